@@ -1,0 +1,74 @@
+// AgentState: what the control plane told the agent about its sandbox (token, variables, default user and directory).
+//
+// One instance, owned by Agent, touched by its one thread only. It changes by `apply` alone; handlers read it anew for
+// every request, because a resume or fork may have replaced everything.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace atoll::agent {
+
+// The version of the reference daemon whose behaviour this agent has; SDKs gate features by it.
+inline constexpr std::string_view kEnvdVersion = "0.6.13";
+
+// Body of POST /init. Absent fields keep what is set, except the token: absent clears it.
+struct InitRequest {
+  std::optional<std::string> access_token;
+  std::optional<std::map<std::string, std::string>> env_vars;
+  std::optional<std::string> default_user;
+  std::optional<std::string> default_workdir;
+  std::optional<std::string> sandbox_id;
+  std::optional<std::string> template_id;
+  std::optional<std::int64_t> timestamp_ns;  // since the epoch
+  std::optional<std::uint64_t> memory_limit;  // bytes
+  std::optional<unsigned> cpu_count;
+};
+
+// Errors: invalid_argument naming the field.
+Result<InitRequest> parse_init(std::string_view body);
+// RFC 3339 with up to nine fraction digits, as nanoseconds since the epoch.
+std::optional<std::int64_t> parse_rfc3339(std::string_view text);
+
+class AgentState {
+ public:
+  explicit AgentState(std::string default_user = "root") : default_user_(std::move(default_user)) {}
+
+  // Takes over the request; false if it is not newer than one applied before (then nothing changes).
+  bool apply(InitRequest request);
+
+  // Empty = every request is allowed.
+  const std::optional<std::string>& access_token() const { return access_token_; }
+  // Compares in constant time. True if no token is set.
+  bool token_matches(std::string_view given) const;
+  const std::string& default_user() const { return default_user_; }
+  // Empty = the user's home.
+  const std::string& default_workdir() const { return default_workdir_; }
+  // Variables of every process: the user's, with the internal ones (E2B_SANDBOX, ...) winning.
+  const std::map<std::string, std::string>& env_vars() const { return env_vars_; }
+  // The internal ones alone.
+  const std::map<std::string, std::string>& internal_vars() const { return internal_vars_; }
+  std::optional<std::uint64_t> memory_limit() const { return memory_limit_; }
+  std::optional<unsigned> cpu_count() const { return cpu_count_; }
+
+ private:
+  std::optional<std::string> access_token_;
+  std::string default_user_;
+  std::string default_workdir_;
+  std::map<std::string, std::string> user_vars_;
+  std::map<std::string, std::string> internal_vars_{{"E2B_SANDBOX", "true"}};
+  std::map<std::string, std::string> env_vars_ = internal_vars_;
+  std::optional<std::int64_t> last_timestamp_ns_;
+  std::optional<std::uint64_t> memory_limit_;
+  std::optional<unsigned> cpu_count_;
+};
+
+// Writes one file per internal variable (`.E2B_SANDBOX`, ...) into `directory`, for programs that see no environment.
+Result<void> write_marker_files(const AgentState& state, const std::string& directory = "/run/e2b");
+
+}  // namespace atoll::agent
