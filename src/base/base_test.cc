@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/result.h"
 
-namespace atoll {
+namespace atl {
 namespace {
 
 Result<int> half(int n) {
@@ -83,4 +83,4 @@ TEST(Json, RejectsTrailingAndDeep) {
 }
 
 }  // namespace
-}  // namespace atoll
+}  // namespace atl

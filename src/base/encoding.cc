@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-namespace atoll {
+namespace atl {
 namespace {
 
 constexpr char kAlphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -156,4 +156,4 @@ bool is_valid_utf8(std::string_view text) {
   return true;
 }
 
-}  // namespace atoll
+}  // namespace atl

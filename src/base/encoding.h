@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace atoll {
+namespace atl {
 
 std::string base64_encode(std::string_view bytes);           // standard alphabet, padded
 std::optional<std::string> base64_decode(std::string_view);  // either alphabet, padding optional
@@ -16,4 +16,4 @@ std::optional<std::string> percent_decode(std::string_view text, PlusIs plus = P
 std::string percent_encode(std::string_view text);  // everything but unreserved characters
 bool is_valid_utf8(std::string_view text);
 
-}  // namespace atoll
+}  // namespace atl

@@ -4,7 +4,7 @@
 
 #include "base/result.h"
 
-namespace atoll {
+namespace atl {
 namespace {
 
 struct Row {
@@ -93,4 +93,4 @@ void check_failed(const char* file, int line, const char* condition) {
   std::abort();
 }
 
-}  // namespace atoll
+}  // namespace atl

@@ -7,7 +7,7 @@
 #include "base/encoding.h"
 #include "base/result.h"
 
-namespace atoll {
+namespace atl {
 
 std::string random_bytes(std::size_t count) {
   std::string out(count, '\0');
@@ -60,4 +60,4 @@ std::optional<SandboxId> SandboxId::parse(std::string_view text) {
   return SandboxId(std::string(text));
 }
 
-}  // namespace atoll
+}  // namespace atl

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace atoll {
+namespace atl {
 
 // Cryptographically random bytes from getrandom(2); aborts if the kernel has none (it never does after boot).
 std::string random_bytes(std::size_t count);
@@ -30,9 +30,9 @@ class SandboxId {
   std::string value_;
 };
 
-}  // namespace atoll
+}  // namespace atl
 
 template <>
-struct std::hash<atoll::SandboxId> {
-  std::size_t operator()(const atoll::SandboxId& id) const { return std::hash<std::string>()(id.str()); }
+struct std::hash<atl::SandboxId> {
+  std::size_t operator()(const atl::SandboxId& id) const { return std::hash<std::string>()(id.str()); }
 };

@@ -1,6 +1,6 @@
 #include "base/json.h"
 
-namespace atoll {
+namespace atl {
 
 Result<json::value> parse_json(std::string_view text) {
   boost::system::error_code ec;
@@ -11,4 +11,4 @@ Result<json::value> parse_json(std::string_view text) {
   return value;
 }
 
-}  // namespace atoll
+}  // namespace atl

@@ -7,11 +7,11 @@
 
 #include "base/result.h"
 
-namespace atoll {
+namespace atl {
 
 namespace json = boost::json;
 
 // Parses a whole document from outside: bounded depth, no trailing bytes. The error names what was expected.
 Result<json::value> parse_json(std::string_view text);
 
-}  // namespace atoll
+}  // namespace atl

@@ -4,10 +4,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <boost/json.hpp>
 
-namespace atoll::log {
+namespace atl::log {
 namespace {
 
 std::atomic<Level> g_least{Level::info};
@@ -62,4 +64,4 @@ void write(Level level, std::string_view message, Fields fields) {
   if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;
 }
 
-}  // namespace atoll::log
+}  // namespace atl::log

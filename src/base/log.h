@@ -3,14 +3,13 @@
 // Log an error once, where it is handled. Fields are for machines ("sandbox", id), the message is for people.
 #pragma once
 
-#include <fmt/format.h>
 
 #include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
 
-namespace atoll::log {
+namespace atl::log {
 
 enum class Level { debug, info, warn, error };
 enum class Format { text, json };
@@ -25,4 +24,4 @@ inline void info(std::string_view message, Fields fields = {}) { write(Level::in
 inline void warn(std::string_view message, Fields fields = {}) { write(Level::warn, message, fields); }
 inline void error(std::string_view message, Fields fields = {}) { write(Level::error, message, fields); }
 
-}  // namespace atoll::log
+}  // namespace atl::log

@@ -3,6 +3,8 @@
 // An Error has a canonical code that callers branch on, the errno if there was one, and a message for people. Layers
 // add what they know with `.with("mount the root")`, so a message reads from the outside in:
 // "create sandbox i3k…: mount the root: overlay: Permission denied".
+//
+// The project's namespace is `atl`: `atoll` is a function of the C library (<stdlib.h>) and cannot be a namespace.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +15,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace atoll {
+namespace atl {
 
 // The canonical RPC set. `src/base/errc.cc` holds the one table to Connect names and HTTP statuses.
 enum class Errc : std::uint8_t {
@@ -114,7 +116,7 @@ class [[nodiscard]] Result<void> {
 [[noreturn]] void check_failed(const char* file, int line, const char* condition);
 #define ATOLL_CHECK(cond) \
   do {                    \
-    if (!(cond)) ::atoll::check_failed(__FILE__, __LINE__, #cond); \
+    if (!(cond)) ::atl::check_failed(__FILE__, __LINE__, #cond); \
   } while (false)
 
 #define ATOLL_CONCAT_INNER(a, b) a##b
@@ -136,4 +138,4 @@ class [[nodiscard]] Result<void> {
 #define ATOLL_CO_TRY_ASSIGN(decl, ...) \
   ATOLL_TRY_ASSIGN_IMPL(co_return, ATOLL_CONCAT(atoll_try_, __COUNTER__), decl, __VA_ARGS__)
 
-}  // namespace atoll
+}  // namespace atl

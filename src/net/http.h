@@ -16,7 +16,7 @@
 #include "net/stream.h"
 #include "net/task.h"
 
-namespace atoll::net {
+namespace atl::net {
 
 class Headers {
  public:
@@ -156,4 +156,4 @@ class HttpClient {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace atoll::net
+}  // namespace atl::net

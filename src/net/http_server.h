@@ -11,7 +11,7 @@
 
 #include "net/http.h"
 
-namespace atoll::net {
+namespace atl::net {
 
 using Handler = std::function<Task<void>(Exchange&)>;
 
@@ -40,4 +40,4 @@ class HttpServer {
   std::shared_ptr<Impl> impl_;
 };
 
-}  // namespace atoll::net
+}  // namespace atl::net

@@ -15,7 +15,7 @@
 
 #include "net/task.h"
 
-namespace atoll::net {
+namespace atl::net {
 
 using Socket = asio::generic::stream_protocol::socket;
 
@@ -25,10 +25,9 @@ class Stream {
 
   // Reads at least one byte; 0 means that the peer finished sending.
   virtual Task<Result<std::size_t>> read_some(std::span<char> into) = 0;
-  // Writes everything.
-  virtual Task<Result<void>> write_all(std::string_view bytes) = 0;
-  // The same for two pieces in one system call.
-  virtual Task<Result<void>> write_all(std::string_view first, std::string_view second) = 0;
+  // Writes everything, gathering the pieces into as few system calls as the kernel takes.
+  virtual Task<Result<void>> write_pieces(std::span<const std::string_view> pieces) = 0;
+  Task<Result<void>> write_all(std::string_view bytes);
   // Completes when the peer has closed or reset the connection. Bytes that arrive meanwhile are left unread; once there are
   // any, the call only completes on error or cancellation of the stream.
   virtual Task<void> wait_peer_closed() = 0;
@@ -55,4 +54,4 @@ std::unique_ptr<Stream> make_stream(Socket socket);
 Task<Result<std::unique_ptr<Stream>>> connect_unix(std::string path);
 Task<Result<std::unique_ptr<Stream>>> connect_tcp(std::string ip, std::uint16_t port);
 
-}  // namespace atoll::net
+}  // namespace atl::net

@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 
-namespace atoll::net {
+namespace atl::net {
 
 namespace asio = boost::asio;
 
@@ -17,4 +17,4 @@ using Task = asio::awaitable<T>;
 // An Asio error as ours; `what` says what was being done.
 Error to_error(const boost::system::error_code& ec, std::string_view what);
 
-}  // namespace atoll::net
+}  // namespace atl::net
