@@ -1,0 +1,115 @@
+# Sourced by ./atoll and tools/dev: what a fresh Debian 12 machine lacks gets installed, built and prepared here.
+# Everything is idempotent; progress goes to stderr. Needs $root.
+
+build=$root/build/release
+stamps=$root/build/.stamps
+
+step() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
+
+need_root() {
+  [ "$(id -u)" = 0 ] && return
+  echo "atoll: this command sets up namespaces, mounts and cgroups, so it needs root. Run it with sudo." >&2
+  exit 1
+}
+
+# ensure_packages LIST_NAME: installs what packaging/packages-LIST_NAME.txt names and the machine lacks.
+ensure_packages() {
+  local list=$root/packaging/packages-$1.txt stamp missing=()
+  stamp=$stamps/packages-$1-$(sha256sum "$list" | cut -c1-12)
+  [ -f "$stamp" ] && return
+  local package
+  while read -r package; do
+    case "$package" in '' | '#'*) continue ;; esac
+    dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
+  done < "$list"
+  if [ ${#missing[@]} -gt 0 ]; then
+    need_root
+    step "installing ${#missing[@]} Debian packages (${missing[*]:0:4} …)"
+    local log=$root/build/apt.log
+    mkdir -p "$root/build"
+    if ! { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+      tail -20 "$log" >&2
+      echo "atoll: apt-get failed; the lines above say why (whole log: build/apt.log)" >&2
+      exit 1
+    fi
+  fi
+  mkdir -p "$stamps"
+  touch "$stamp"
+}
+
+# ensure_build PRESET TARGET...: configures once, builds what changed.
+ensure_build() {
+  local preset=$1 dir=$root/build/$1
+  shift
+  if [ ! -f "$dir/build.ninja" ]; then
+    step "configuring the $preset build"
+    (cd "$root" && cmake --preset "$preset") >"$root/build/configure-$preset.log" 2>&1 || {
+      tail -20 "$root/build/configure-$preset.log" >&2
+      exit 1
+    }
+  fi
+  if ninja -C "$dir" -n "$@" 2>/dev/null | grep -q 'no work to do'; then return; fi
+  step "building ($preset): the first time takes a few minutes"
+  if [ -t 2 ]; then
+    ninja -C "$dir" "$@" >&2 || { echo "atoll: the build failed" >&2; exit 1; }
+  else
+    # Not a terminal: every tenth step is progress enough, failures are shown whole.
+    NINJA_STATUS='[%f/%t %es] ' ninja -C "$dir" "$@" 2>&1 |
+      awk '/^\[[0-9]+\// { if (++n % 10 == 1) print; next } /^ninja: (Entering|no work)/ { next } { print }' >&2
+    [ "${PIPESTATUS[0]}" = 0 ] || { echo "atoll: the build failed" >&2; exit 1; }
+  fi
+}
+
+# ensure_template NAME DIR
+ensure_template() {
+  template_is_current "$1" "$2" && return
+  need_root
+  step "preparing the template $1"
+  "$root/tools/build-template" "$1" "$2"
+}
+
+# The user that the server becomes once its warden runs.
+ensure_user() {
+  getent passwd atoll >/dev/null && return
+  need_root
+  step "creating the system user atoll"
+  useradd --system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin atoll
+}
+
+# home_of ARGS...: the data directory that the command line or the environment names.
+home_of() {
+  local previous=
+  for argument in "$@"; do
+    [ "$previous" = --home ] && { echo "$argument"; return; }
+    case "$argument" in --home=*) echo "${argument#--home=}"; return ;; esac
+    previous=$argument
+  done
+  echo "${ATOLL_HOME:-/var/lib/atoll}"
+}
+
+# ensure_ready with-template|binaries-only ARGS...
+ensure_ready() {
+  local what=$1
+  shift
+  ensure_packages build
+  if [ "$what" = with-template ]; then
+    ensure_user
+    # Packages for the template come over the network while the compiler uses the processors.
+    local templates job=
+    templates=${ATOLL_TEMPLATES:-$(home_of "$@")/templates}
+    if ! template_is_current base "$templates"; then
+      ensure_template base "$templates" &
+      job=$!
+    fi
+    ensure_build release atoll atoll-warden atoll-agent
+    if [ -n "$job" ]; then wait "$job" || exit 1; fi
+  else
+    ensure_build release atoll atoll-warden atoll-agent
+  fi
+}
+
+template_is_current() {
+  local hash
+  hash=$(cat "$root/templates/$1/packages.txt" "$root/templates/$1/setup.sh" | sha256sum | cut -c1-16)
+  grep -qs "\"recipe\": \"$hash\"" "$2/$1/manifest.json"
+}
