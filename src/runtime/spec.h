@@ -1,7 +1,7 @@
 // What a sandbox is made of, as plain values: the only language between the engine and a runtime.
 //
-// Nothing here is a path on the host. A runtime finds templates and sandboxes by id below its home, so that whoever fills in a
-// spec cannot point it elsewhere.
+// Nothing here is a path on the host. A runtime finds templates and sandboxes by id below its home,
+// so that whoever fills in a spec cannot point it elsewhere.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 
 #include "base/ids.h"
 
-namespace atoll::runtime {
+namespace atl::runtime {
 
 struct Limits {
   std::uint64_t memory_bytes = 512ull << 20;
@@ -35,4 +35,4 @@ struct StepTime {
   std::chrono::microseconds took;
 };
 
-}  // namespace atoll::runtime
+}  // namespace atl::runtime

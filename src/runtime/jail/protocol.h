@@ -1,0 +1,196 @@
+// The language between the server and atoll-warden: fixed-size messages over one SEQPACKET socket
+// pair.
+//
+// Theory of operation. The server (unprivileged) sends requests, each with a sequence number of its
+// own choice; the warden (root) answers every request with exactly one reply that carries the same
+// number, in any order. Descriptors travel beside a reply as SCM_RIGHTS. `exited` is the one
+// message that the warden sends unasked (sequence 0): the first process of a sandbox ended by
+// itself. One datagram is one message; its size is that of the struct, to the byte. A datagram that
+// is not a well-formed message of this version is a broken peer: the warden closes the connection.
+//
+// No field is a path. Sandboxes and templates are named by id and found below the home and instance
+// that the warden was started with.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+
+#include "base/result.h"
+
+namespace atl::jail::wire {
+
+inline constexpr std::uint32_t kMagic = 0x6c6c7461;
+inline constexpr std::uint16_t kVersion = 1;
+
+inline constexpr std::size_t kIdSize = 65;        // [a-z0-9_-]{1,64} and its NUL
+inline constexpr std::size_t kHostnameSize = 64;  // one DNS label
+inline constexpr std::size_t kBootIdSize = 37;    // a UUID in lower case
+inline constexpr std::size_t kStepNameSize = 28;
+inline constexpr std::size_t kMessageSize = 256;
+inline constexpr std::size_t kMaxSteps = 64;
+inline constexpr std::size_t kListPage = 32;
+inline constexpr std::size_t kMaxDatagram = 4096;
+
+enum class Op : std::uint16_t {
+  hello = 1,  // HelloRequest -> Reply: must come first
+  create,     // CreateRequest -> CreateReply
+  destroy,    // IdRequest -> Reply
+  freeze,     // IdRequest -> Reply
+  thaw,       // IdRequest -> Reply
+  kill,       // IdRequest -> Reply: ends every process, keeps the rest until destroy
+  list,       // ListRequest -> ListReply
+  agent_dir,  // IdRequest -> Reply + one O_PATH descriptor of the directory that holds agent.sock
+  stats,      // IdRequest -> StatsReply
+  exited,     // ExitedEvent, from the warden
+};
+
+struct Header {
+  std::uint32_t magic = kMagic;
+  std::uint16_t version = kVersion;
+  std::uint16_t op = 0;
+  std::uint64_t sequence = 0;
+};
+
+struct HelloRequest {
+  Header header;
+  std::uint32_t server_gid = 0;  // group that may connect to the agents' sockets
+  std::uint32_t reserved = 0;
+};
+
+struct IdRequest {
+  Header header;
+  char id[kIdSize] = {};
+  std::uint8_t reserved[7] = {};
+};
+
+struct CreateRequest {
+  Header header;
+  char id[kIdSize] = {};
+  char template_id[kIdSize] = {};
+  char hostname[kHostnameSize] = {};
+  char boot_id[kBootIdSize] = {};
+  std::uint8_t reserved[1] = {};
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t disk_bytes = 0;
+  std::uint32_t cpu_millis = 0;
+  std::uint32_t pids = 0;
+};
+
+struct ListRequest {
+  Header header;
+  char after[kIdSize] = {};  // empty, or the last id of the page before
+  std::uint8_t reserved[7] = {};
+};
+
+struct Reply {
+  Header header;
+  std::int32_t code = 0;  // an Errc, 0 = done
+  std::int32_t sys_errno = 0;
+  char step[kStepNameSize] = {};  // the step of the launch that failed, if one did
+  std::uint8_t reserved[4] = {};
+  char message[kMessageSize] = {};
+};
+
+struct StepEntry {
+  char name[kStepNameSize] = {};
+  std::uint32_t micros = 0;
+};
+
+struct CreateReply {
+  Reply reply;
+  std::uint32_t step_count = 0;
+  std::uint32_t reserved = 0;
+  StepEntry steps[kMaxSteps];
+};
+
+enum class SandboxState : std::uint8_t { running = 1, frozen, dead, leftover };
+
+struct ListEntry {
+  char id[kIdSize] = {};
+  std::uint8_t state = 0;  // SandboxState
+  std::uint8_t reserved[6] = {};
+};
+
+struct ListReply {
+  Reply reply;
+  std::uint32_t count = 0;
+  std::uint32_t more = 0;  // 1: ask again with `after` = the last id
+  ListEntry entries[kListPage];
+};
+
+struct StatsReply {
+  Reply reply;
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t memory_peak_bytes = 0;
+  std::uint64_t cpu_micros = 0;
+  std::uint64_t pids = 0;
+  std::uint64_t oom_kills = 0;
+};
+
+struct ExitedEvent {
+  Header header;
+  char id[kIdSize] = {};
+  std::uint8_t signaled = 0;  // 1: `status` is the signal's number, else the exit code
+  std::uint8_t reserved[2] = {};
+  std::int32_t status = 0;
+};
+
+// Every byte of a message is meaningful: no padding that could carry the sender's memory.
+template <class T>
+inline constexpr bool is_message =
+    std::is_trivially_copyable_v<T> && std::has_unique_object_representations_v<T> &&
+    sizeof(T) <= kMaxDatagram;
+static_assert(is_message<HelloRequest> && is_message<IdRequest> && is_message<CreateRequest> &&
+              is_message<ListRequest>);
+static_assert(is_message<Reply> && is_message<CreateReply> && is_message<ListReply> &&
+              is_message<StatsReply>);
+static_assert(is_message<ExitedEvent>);
+
+using Request = std::variant<HelloRequest, IdRequest, CreateRequest, ListRequest>;
+
+// Checks size, magic, version, operation and every field. An Error with code invalid_argument names
+// the field; `internal` says that the bytes are not a message at all.
+Result<Request> parse_request(std::span<const std::byte> datagram);
+// Field by field: ids, host name, UUID, bounds of the limits. Pure.
+Result<void> validate(const CreateRequest& plan);
+Result<void> validate_id(std::string_view id, std::string_view what);
+
+// Bounds of a plan.
+inline constexpr std::uint64_t kMinMemory = 16ull << 20, kMaxMemory = 16ull << 40;
+inline constexpr std::uint64_t kMinDisk = 64ull << 20, kMaxDisk = 16ull << 40,
+                               kDiskUnit = 1ull << 20;
+inline constexpr std::uint32_t kMinCpuMillis = 10, kMaxCpuMillis = 1'000'000;
+inline constexpr std::uint32_t kMinPids = 8, kMaxPids = 1'000'000;
+
+// Bounded strings. `to_field` fails if the text does not fit; `from_field` stops at the NUL, or at
+// the end.
+template <std::size_t N>
+bool to_field(char (&field)[N], std::string_view text) {
+  if (text.size() >= N) return false;
+  for (std::size_t i = 0; i < N; ++i) field[i] = i < text.size() ? text[i] : '\0';
+  return true;
+}
+// For text made for people: cut to what fits.
+template <std::size_t N>
+void to_field_cut(char (&field)[N], std::string_view text) {
+  to_field(field, text.substr(0, N - 1));
+}
+template <std::size_t N>
+std::string_view from_field(const char (&field)[N]) {
+  std::size_t n = 0;
+  while (n < N && field[n] != '\0') ++n;
+  return {field, n};
+}
+
+// A message as the bytes of one datagram.
+template <class T>
+std::span<const std::byte> bytes_of(const T& message) {
+  static_assert(is_message<T>);
+  return std::as_bytes(std::span(&message, 1));
+}
+
+}  // namespace atl::jail::wire
