@@ -1,8 +1,9 @@
 // Agent: everything that runs inside a sandbox for its clients, composed in one place.
 //
-// One thread, one io_context. Two listeners: "host" is a listening Unix socket inherited from the launcher, which only the
-// engine can reach; "tcp" is the port that processes inside the sandbox see. Every request passes, in this order: CORS, the
-// control-plane gate, the access token, the Basic user, then the routes (wire/sandbox-agent.md §2, §6, §10).
+// One thread, one io_context. Two listeners: "host" is a listening Unix socket inherited from the
+// launcher, which only the engine can reach; "tcp" is the port that processes inside the sandbox
+// see. Every request passes, in this order: CORS, the control-plane gate, the access token, the
+// Basic user, then the routes (wire/sandbox-agent.md §2, §6, §10).
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -15,7 +16,7 @@
 #include "net/http.h"
 #include "rpc/connect.h"
 
-namespace atoll::agent {
+namespace atl::agent {
 
 // How control-plane routes are reached.
 enum class ControlPlane {
@@ -24,11 +25,12 @@ enum class ControlPlane {
 };
 
 struct AgentOptions {
-  std::optional<int> listen_fd;        // a listening socket; the agent takes it
-  std::optional<std::uint16_t> port;   // TCP on every address, both families; 0 = any free one
+  std::optional<int> listen_fd;       // a listening socket; the agent takes it
+  std::optional<std::uint16_t> port;  // TCP on every address, both families; 0 = any free one
   ControlPlane control_plane = ControlPlane::host_listener_only;
   std::string default_user = "root";
-  std::string path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";  // PATH of processes
+  std::string path =
+      "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";  // PATH of processes
   std::string marker_directory = "/run/e2b";
 };
 
@@ -55,7 +57,8 @@ class ProcessManager;
 void register_process(rpc::Router& router, AgentState& state, ProcessManager& processes);
 // /filesystem.Filesystem/*
 void register_filesystem(rpc::Router& router, AgentState& state);
-// /files and /files/compose; false = another path, nothing sent. Checks its own authentication on GET and POST /files.
+// /files and /files/compose; false = another path, nothing sent. Checks its own authentication on
+// GET and POST /files.
 net::Task<bool> handle_files(net::Exchange& exchange, AgentState& state);
 
-}  // namespace atoll::agent
+}  // namespace atl::agent

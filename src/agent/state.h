@@ -1,7 +1,8 @@
-// AgentState: what the control plane told the agent about its sandbox (token, variables, default user and directory).
+// AgentState: what the control plane told the agent about its sandbox (token, variables, default
+// user and directory).
 //
-// One instance, owned by Agent, touched by its one thread only. It changes by `apply` alone; handlers read it anew for
-// every request, because a resume or fork may have replaced everything.
+// One instance, owned by Agent, touched by its one thread only. It changes by `apply` alone;
+// handlers read it anew for every request, because a resume or fork may have replaced everything.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 #include "base/result.h"
 
-namespace atoll::agent {
+namespace atl::agent {
 
 // The version of the reference daemon whose behaviour this agent has; SDKs gate features by it.
 inline constexpr std::string_view kEnvdVersion = "0.6.13";
@@ -25,7 +26,7 @@ struct InitRequest {
   std::optional<std::string> default_workdir;
   std::optional<std::string> sandbox_id;
   std::optional<std::string> template_id;
-  std::optional<std::int64_t> timestamp_ns;  // since the epoch
+  std::optional<std::int64_t> timestamp_ns;   // since the epoch
   std::optional<std::uint64_t> memory_limit;  // bytes
   std::optional<unsigned> cpu_count;
 };
@@ -39,7 +40,8 @@ class AgentState {
  public:
   explicit AgentState(std::string default_user = "root") : default_user_(std::move(default_user)) {}
 
-  // Takes over the request; false if it is not newer than one applied before (then nothing changes).
+  // Takes over the request; false if it is not newer than one applied before (then nothing
+  // changes).
   bool apply(InitRequest request);
 
   // Empty = every request is allowed.
@@ -68,7 +70,8 @@ class AgentState {
   std::optional<unsigned> cpu_count_;
 };
 
-// Writes one file per internal variable (`.E2B_SANDBOX`, ...) into `directory`, for programs that see no environment.
+// Writes one file per internal variable (`.E2B_SANDBOX`, ...) into `directory`, for programs that
+// see no environment.
 Result<void> write_marker_files(const AgentState& state, const std::string& directory = "/run/e2b");
 
-}  // namespace atoll::agent
+}  // namespace atl::agent
