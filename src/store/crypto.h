@@ -1,0 +1,12 @@
+// Hashes of keys and tokens, over OpenSSL. Output is lower-case hex.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace atl {
+
+std::string sha256_hex(std::string_view bytes);
+std::string hmac_sha256_hex(std::string_view key, std::string_view bytes);
+
+}  // namespace atl

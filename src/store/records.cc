@@ -1,0 +1,34 @@
+#include "store/records.h"
+
+namespace atl::store {
+
+std::string_view to_string(SandboxState state) {
+  switch (state) {
+    case SandboxState::creating:
+      return "creating";
+    case SandboxState::running:
+      return "running";
+    case SandboxState::pausing:
+      return "pausing";
+    case SandboxState::paused:
+      return "paused";
+    case SandboxState::resuming:
+      return "resuming";
+    case SandboxState::killing:
+      return "killing";
+    case SandboxState::killed:
+      return "killed";
+  }
+  return "killed";
+}
+
+std::optional<SandboxState> parse_state(std::string_view text) {
+  for (auto state :
+       {SandboxState::creating, SandboxState::running, SandboxState::pausing, SandboxState::paused,
+        SandboxState::resuming, SandboxState::killing, SandboxState::killed}) {
+    if (to_string(state) == text) return state;
+  }
+  return std::nullopt;
+}
+
+}  // namespace atl::store
