@@ -1,4 +1,5 @@
-// atoll: the server and the command line in one binary. This file only reads the arguments and calls src/cli.
+// atoll: the server and the command line in one binary. This file only reads the arguments and
+// calls src/cli.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
@@ -32,14 +33,19 @@ int main(int argc, char** argv) {
 
   ServeOptions serve_options;
   for (const char* name : {"up", "serve"}) {
-    CLI::App* up = with_home(app.add_subcommand(name, "serve the API and sandbox traffic on one port"));
-    up->add_option("--listen", serve_options.listen, "address:port (port 0: a free one)")->capture_default_str();
-    up->add_flag("-d,--detach", serve_options.detach, "return when the server is healthy; `atoll down` stops it");
+    CLI::App* up =
+        with_home(app.add_subcommand(name, "serve the API and sandbox traffic on one port"));
+    up->add_option("--listen", serve_options.listen, "address:port (port 0: a free one)")
+        ->capture_default_str();
+    up->add_flag("-d,--detach", serve_options.detach,
+                 "return when the server is healthy; `atoll down` stops it");
     up->add_flag("--json-logs", serve_options.json_logs, "log lines as JSON objects");
-    up->add_option("--max-sandboxes", serve_options.max_sandboxes, "how many may exist at once")->capture_default_str();
+    up->add_option("--max-sandboxes", serve_options.max_sandboxes, "how many may exist at once")
+        ->capture_default_str();
     up->callback([&] {
       serve_options.home = default_home(home);
-      exit_code = finish(serve_options.detach ? up_detached(serve_options, argc, argv) : serve(serve_options));
+      exit_code = finish(serve_options.detach ? up_detached(serve_options, argc, argv)
+                                              : serve(serve_options));
     });
   }
 
@@ -48,12 +54,17 @@ int main(int argc, char** argv) {
   });
 
   RunOptions run_options;
-  CLI::App* run = with_home(app.add_subcommand("run", "run code in a fresh sandbox; no server needed"));
-  run->add_option("code", run_options.code, "the code, or the name of a file; '-' or nothing reads stdin");
-  run->add_option("-l,--language", run_options.language, "python, bash or javascript (default: by the file's name, else python)");
+  CLI::App* run =
+      with_home(app.add_subcommand("run", "run code in a fresh sandbox; no server needed"));
+  run->add_option("code", run_options.code,
+                  "the code, or the name of a file; '-' or nothing reads stdin");
+  run->add_option("-l,--language", run_options.language,
+                  "python, bash or javascript (default: by the file's name, else python)");
   run->add_option("-e,--env", run_options.envs, "KEY=VALUE for the code (repeatable)");
   run->add_option("--template", run_options.template_name, "template")->capture_default_str();
-  run->add_option("--timeout", run_options.timeout_seconds, "seconds after which the code is killed")->capture_default_str();
+  run->add_option("--timeout", run_options.timeout_seconds,
+                  "seconds after which the code is killed")
+      ->capture_default_str();
   run->add_flag("--timings", run_options.timings, "print how long each step of the launch took");
   run->callback([&] {
     run_options.home = default_home(home);
@@ -71,8 +82,10 @@ int main(int argc, char** argv) {
   });
 
   DoctorOptions doctor_options;
-  CLI::App* doctor = with_home(app.add_subcommand("doctor", "can this machine run sandboxes? one line per check"));
-  doctor->add_option("--listen", doctor_options.listen, "the address that the server would use")->capture_default_str();
+  CLI::App* doctor =
+      with_home(app.add_subcommand("doctor", "can this machine run sandboxes? one line per check"));
+  doctor->add_option("--listen", doctor_options.listen, "the address that the server would use")
+      ->capture_default_str();
   doctor->add_flag("--json", doctor_options.json, "print JSON");
   doctor->callback([&] {
     doctor_options.home = default_home(home);

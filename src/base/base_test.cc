@@ -38,7 +38,8 @@ TEST(Errc, TableIsComplete) {
 }
 
 TEST(Encoding, Base64) {
-  for (std::string s : {"", "f", "fo", "foo", "foob", "fooba", "foobar"}) EXPECT_EQ(*base64_decode(base64_encode(s)), s);
+  for (std::string s : {"", "f", "fo", "foo", "foob", "fooba", "foobar"})
+    EXPECT_EQ(*base64_decode(base64_encode(s)), s);
   EXPECT_EQ(base64_encode("foob"), "Zm9vYg==");
   EXPECT_EQ(*base64_decode("w6k"), "\xc3\xa9");
   EXPECT_EQ(*base64_decode("-_8="), "\xfb\xff");

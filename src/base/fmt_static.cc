@@ -1,4 +1,5 @@
-// The compiled half of the fmt library. Debian ships it only as a shared object, and the agent links statically.
+// The compiled half of the fmt library. Debian ships it only as a shared object, and the agent
+// links statically.
 #include <fmt/format-inl.h>
 
 namespace fmt {
@@ -12,7 +13,8 @@ template std::locale locale_ref::get<std::locale>() const;
 template thousands_sep_result<char> thousands_sep_impl(locale_ref);
 template char decimal_point_impl(locale_ref);
 template void buffer<char>::append(const char*, const char*);
-template void vformat_to(buffer<char>&, string_view, basic_format_args<FMT_BUFFER_CONTEXT(char)>, locale_ref);
+template void vformat_to(buffer<char>&, string_view, basic_format_args<FMT_BUFFER_CONTEXT(char)>,
+                         locale_ref);
 
 }  // namespace detail
 }  // namespace v9

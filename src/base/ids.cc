@@ -40,7 +40,8 @@ std::string random_uuid4() {
   b[6] = char((b[6] & 0x0f) | 0x40);
   b[8] = char((b[8] & 0x3f) | 0x80);
   const std::string h = hex_encode(b);
-  return h.substr(0, 8) + "-" + h.substr(8, 4) + "-" + h.substr(12, 4) + "-" + h.substr(16, 4) + "-" + h.substr(20);
+  return h.substr(0, 8) + "-" + h.substr(8, 4) + "-" + h.substr(12, 4) + "-" + h.substr(16, 4) +
+         "-" + h.substr(20);
 }
 
 bool constant_time_equal(std::string_view a, std::string_view b) {

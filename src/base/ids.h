@@ -7,7 +7,8 @@
 
 namespace atl {
 
-// Cryptographically random bytes from getrandom(2); aborts if the kernel has none (it never does after boot).
+// Cryptographically random bytes from getrandom(2); aborts if the kernel has none (it never does
+// after boot).
 std::string random_bytes(std::size_t count);
 std::string random_hex(std::size_t bytes);
 std::string random_base36(std::size_t characters);
@@ -34,5 +35,7 @@ class SandboxId {
 
 template <>
 struct std::hash<atl::SandboxId> {
-  std::size_t operator()(const atl::SandboxId& id) const { return std::hash<std::string>()(id.str()); }
+  std::size_t operator()(const atl::SandboxId& id) const {
+    return std::hash<std::string>()(id.str());
+  }
 };

@@ -1,10 +1,11 @@
 // Result<T>: how every expected failure travels (a syscall, the network, input, a limit).
 //
-// An Error has a canonical code that callers branch on, the errno if there was one, and a message for people. Layers
-// add what they know with `.with("mount the root")`, so a message reads from the outside in:
-// "create sandbox i3k…: mount the root: overlay: Permission denied".
+// An Error has a canonical code that callers branch on, the errno if there was one, and a message
+// for people. Layers add what they know with `.with("mount the root")`, so a message reads from the
+// outside in: "create sandbox i3k…: mount the root: overlay: Permission denied".
 //
-// The project's namespace is `atl`: `atoll` is a function of the C library (<stdlib.h>) and cannot be a namespace.
+// The project's namespace is `atl`: `atoll` is a function of the C library (<stdlib.h>) and cannot
+// be a namespace.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +57,9 @@ struct [[nodiscard]] Error {
   }
 };
 
-inline Error make_error(Errc code, std::string message) { return Error{code, 0, std::move(message)}; }
+inline Error make_error(Errc code, std::string message) {
+  return Error{code, 0, std::move(message)};
+}
 // Call at once after the failing syscall, or pass the saved errno.
 Error errno_error(std::string_view what, int err);
 Error errno_error(std::string_view what);
@@ -66,7 +69,8 @@ class [[nodiscard]] Result {
  public:
   using value_type = T;
 
-  // NOLINTBEGIN(google-explicit-constructor): `return value;` and `return error;` are the point of the type.
+  // NOLINTBEGIN(google-explicit-constructor): `return value;` and `return error;` are the point of
+  // the type.
   Result(Error error) : inner_(tl::unexpect, std::move(error)) {}
   template <class U = T, class = std::enable_if_t<std::is_constructible_v<T, U&&> &&
                                                   !std::is_same_v<std::remove_cvref_t<U>, Result> &&
@@ -98,7 +102,8 @@ class [[nodiscard]] Result<void> {
   using value_type = void;
 
   Result() = default;
-  Result(Error error) : inner_(tl::unexpect, std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  Result(Error error)
+      : inner_(tl::unexpect, std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
   bool ok() const { return inner_.has_value(); }
   explicit operator bool() const { return ok(); }
@@ -114,8 +119,8 @@ class [[nodiscard]] Result<void> {
 
 // A broken invariant of our own: says where, aborts. Never for input.
 [[noreturn]] void check_failed(const char* file, int line, const char* condition);
-#define ATOLL_CHECK(cond) \
-  do {                    \
+#define ATOLL_CHECK(cond)                                        \
+  do {                                                           \
     if (!(cond)) ::atl::check_failed(__FILE__, __LINE__, #cond); \
   } while (false)
 

@@ -34,7 +34,8 @@ Result<ServerUser> find_server_user() {
   const passwd* entry = ::getpwnam("atoll");
   if (entry == nullptr) {
     return make_error(Errc::failed_precondition,
-                      "the system user 'atoll' does not exist. FIX: useradd --system --user-group --no-create-home atoll");
+                      "the system user 'atoll' does not exist. FIX: useradd --system --user-group "
+                      "--no-create-home atoll");
   }
   return ServerUser{entry->pw_uid, entry->pw_gid};
 }
@@ -78,7 +79,8 @@ Result<std::string> find_program(const std::string& name) {
   const auto self = std::filesystem::read_symlink("/proc/self/exe", ec);
   if (ec) return errno_error("find this program", ec.value());
   const auto dir = self.parent_path();
-  // Installed side by side, or as the build lays them out: cmd/atoll/atoll, cmd/atoll-warden/atoll-warden.
+  // Installed side by side, or as the build lays them out: cmd/atoll/atoll,
+  // cmd/atoll-warden/atoll-warden.
   for (const auto& candidate : {dir / name, dir.parent_path() / name / name}) {
     if (::access(candidate.c_str(), X_OK) == 0) return candidate.string();
   }
@@ -87,12 +89,14 @@ Result<std::string> find_program(const std::string& name) {
 
 Result<void> become(ServerUser user) {
   if (::geteuid() == 0) {
-    if (user.uid == 0) return make_error(Errc::failed_precondition, "the server must not run as root");
+    if (user.uid == 0)
+      return make_error(Errc::failed_precondition, "the server must not run as root");
     if (::setgroups(0, nullptr) != 0 || ::setresgid(user.gid, user.gid, user.gid) != 0 ||
         ::setresuid(user.uid, user.uid, user.uid) != 0) {
       return errno_error("become the user atoll");
     }
-    if (::setuid(0) == 0) return make_error(Errc::internal, "root could be taken back after dropping it");
+    if (::setuid(0) == 0)
+      return make_error(Errc::internal, "root could be taken back after dropping it");
   }
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return errno_error("no_new_privs");
   return {};
@@ -110,7 +114,8 @@ Result<void> write_file(const std::string& path, std::string_view text, unsigned
   const std::string temp = path + ".new";
   const int fd = ::open(temp.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode);
   if (fd < 0) return errno_error("write " + temp);
-  const bool written = ::write(fd, text.data(), text.size()) == ssize_t(text.size()) && ::fsync(fd) == 0;
+  const bool written =
+      ::write(fd, text.data(), text.size()) == ssize_t(text.size()) && ::fsync(fd) == 0;
   const int err = errno;
   ::close(fd);
   if (!written) return errno_error("write " + temp, err);

@@ -47,7 +47,8 @@ class Home {
 std::string default_home(const std::string& option);
 // A program that is installed or built beside this one.
 Result<std::string> find_program(const std::string& name);
-// Gives up root for good; fails closed. Call after the warden was started and privileged sockets are bound.
+// Gives up root for good; fails closed. Call after the warden was started and privileged sockets
+// are bound.
 Result<void> become(ServerUser user);
 
 Result<std::string> read_file(const std::string& path);

@@ -12,7 +12,9 @@
 namespace atl::cli {
 namespace {
 
-std::string masked(const store::KeyRecord& key) { return key.prefix + key.mask_prefix + "…" + key.mask_suffix; }
+std::string masked(const store::KeyRecord& key) {
+  return key.prefix + key.mask_prefix + "…" + key.mask_suffix;
+}
 
 json::object as_json(const store::KeyRecord& key) {
   json::object o;
@@ -20,7 +22,8 @@ json::object as_json(const store::KeyRecord& key) {
   o["name"] = key.name;
   o["mask"] = masked(key);
   o["createdAt"] = store::to_rfc3339(key.created_at);
-  o["lastUsed"] = key.last_used ? json::value(store::to_rfc3339(*key.last_used)) : json::value(nullptr);
+  o["lastUsed"] =
+      key.last_used ? json::value(store::to_rfc3339(*key.last_used)) : json::value(nullptr);
   return o;
 }
 
@@ -37,8 +40,10 @@ Result<int> show(store::Store& store, const Home& home, const KeyOptions& option
 }
 
 Result<int> create(store::Store& store, const KeyOptions& options) {
-  if (options.argument.empty()) return make_error(Errc::invalid_argument, "a key needs a name: atoll key create NAME");
-  ATOLL_TRY_ASSIGN(const store::NewKey key, store::create_key(store, store.default_team().id, options.argument));
+  if (options.argument.empty())
+    return make_error(Errc::invalid_argument, "a key needs a name: atoll key create NAME");
+  ATOLL_TRY_ASSIGN(const store::NewKey key,
+                   store::create_key(store, store.default_team().id, options.argument));
   if (options.json) {
     json::object o = as_json(key.record);
     o["key"] = key.secret;
@@ -67,9 +72,12 @@ Result<int> list(store::Store& store, const KeyOptions& options) {
 }
 
 Result<int> remove(store::Store& store, const KeyOptions& options) {
-  if (options.argument.empty()) return make_error(Errc::invalid_argument, "which key? atoll key rm ID (atoll key ls shows them)");
+  if (options.argument.empty())
+    return make_error(Errc::invalid_argument,
+                      "which key? atoll key rm ID (atoll key ls shows them)");
   ATOLL_TRY_ASSIGN(const bool removed, store.delete_key(store.default_team().id, options.argument));
-  if (!removed) return make_error(Errc::not_found, "there is no key with the id " + options.argument);
+  if (!removed)
+    return make_error(Errc::not_found, "there is no key with the id " + options.argument);
   return 0;
 }
 
@@ -85,7 +93,8 @@ Result<int> key_command(const KeyOptions& options) {
   if (options.verb == "create") return create(*store, options);
   if (options.verb == "ls") return list(*store, options);
   if (options.verb == "rm") return remove(*store, options);
-  return make_error(Errc::invalid_argument, "unknown verb '" + options.verb + "': show, create NAME, ls, rm ID");
+  return make_error(Errc::invalid_argument,
+                    "unknown verb '" + options.verb + "': show, create NAME, ls, rm ID");
 }
 
 }  // namespace atl::cli

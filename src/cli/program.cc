@@ -2,8 +2,8 @@
 
 #include <unistd.h>
 
-#include "base/encoding.h"
 #include "agent/process.pb.h"
+#include "base/encoding.h"
 #include "rpc/client.h"
 
 namespace atl::cli {
@@ -48,7 +48,8 @@ net::Task<Result<net::HttpClient>> open_client(runtime::Runtime& runtime, Sandbo
 int exit_status(const process::ProcessEvent::EndEvent& end) {
   if (end.exited()) return end.exit_code();
   static constexpr std::pair<std::string_view, int> kSignals[] = {
-      {"hangup", 1}, {"interrupt", 2}, {"quit", 3}, {"aborted", 6}, {"killed", 9}, {"segmentation fault", 11}, {"terminated", 15},
+      {"hangup", 1}, {"interrupt", 2},           {"quit", 3},        {"aborted", 6},
+      {"killed", 9}, {"segmentation fault", 11}, {"terminated", 15},
   };
   for (const auto& [name, number] : kSignals) {
     if (end.status().find(name) != std::string::npos) return 128 + number;
@@ -75,7 +76,8 @@ std::optional<Language> language_of_file(std::string_view path) {
   return std::nullopt;
 }
 
-net::Task<Result<int>> run_program(runtime::Runtime& runtime, SandboxId id, std::string access_token, Program program) {
+net::Task<Result<int>> run_program(runtime::Runtime& runtime, SandboxId id,
+                                   std::string access_token, Program program) {
   const LanguageRow& how = row(program.language);
   const std::string path = "/tmp/main" + std::string(how.suffix);
   auto opening = open_client(runtime, id);
@@ -96,7 +98,8 @@ net::Task<Result<int>> run_program(runtime::Runtime& runtime, SandboxId id, std:
   start.mutable_process()->set_cmd(std::string(how.command));
   if (!how.option.empty()) start.mutable_process()->add_args(std::string(how.option));
   start.mutable_process()->add_args(path);
-  for (const auto& [key, value] : program.envs) (*start.mutable_process()->mutable_envs())[key] = value;
+  for (const auto& [key, value] : program.envs)
+    (*start.mutable_process()->mutable_envs())[key] = value;
   start.set_stdin(false);
   rpc::CallOptions options;
   options.headers.add("X-Access-Token", access_token);

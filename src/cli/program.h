@@ -1,4 +1,5 @@
-// Runs a program text inside a sandbox through its agent and copies what it prints to this process's stdout and stderr.
+// Runs a program text inside a sandbox through its agent and copies what it prints to this
+// process's stdout and stderr.
 #pragma once
 
 #include <map>
@@ -23,7 +24,9 @@ struct Program {
   std::optional<std::chrono::milliseconds> timeout;
 };
 
-// The exit status of the code, 128 + n when signal n ended it. Errors: the agent or the connection failed, or deadline_exceeded.
-net::Task<Result<int>> run_program(runtime::Runtime& runtime, SandboxId id, std::string access_token, Program program);
+// The exit status of the code, 128 + n when signal n ended it. Errors: the agent or the connection
+// failed, or deadline_exceeded.
+net::Task<Result<int>> run_program(runtime::Runtime& runtime, SandboxId id,
+                                   std::string access_token, Program program);
 
 }  // namespace atl::cli

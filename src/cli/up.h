@@ -16,7 +16,8 @@ struct ServeOptions {
   unsigned threads = 2;
 };
 
-// Serves until SIGTERM or SIGINT. When healthy, prints the `export E2B_…` lines on stdout and closes stdout's pipe.
+// Serves until SIGTERM or SIGINT. When healthy, prints the `export E2B_…` lines on stdout and
+// closes stdout's pipe.
 Result<int> serve(const ServeOptions& options);
 // Starts `atoll serve` in the background with the same options and returns when it is healthy.
 Result<int> up_detached(const ServeOptions& options, int argc, char** argv);

@@ -31,15 +31,16 @@ void copy_fields(const Parser& parser, Headers& into) {
 }
 
 Error parse_error(const boost::system::error_code& ec) {
-  if (ec == http::error::header_limit) return make_error(Errc::out_of_range, "the header is too large");
+  if (ec == http::error::header_limit)
+    return make_error(Errc::out_of_range, "the header is too large");
   return make_error(Errc::invalid_argument, "malformed HTTP: " + ec.message());
 }
 
 }  // namespace
 
 bool iequals(std::string_view a, std::string_view b) {
-  return a.size() == b.size() &&
-         std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) { return lower(x) == lower(y); });
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(),
+                                            [](char x, char y) { return lower(x) == lower(y); });
 }
 
 void Headers::set(std::string_view name, std::string value) {
@@ -58,7 +59,9 @@ std::optional<std::string_view> Headers::find(std::string_view name) const {
   return std::nullopt;
 }
 
-std::string_view Headers::get(std::string_view name) const { return find(name).value_or(std::string_view()); }
+std::string_view Headers::get(std::string_view name) const {
+  return find(name).value_or(std::string_view());
+}
 
 bool Headers::lists(std::string_view name, std::string_view token) const {
   for (const Field& f : fields_) {
@@ -74,7 +77,9 @@ bool Headers::lists(std::string_view name, std::string_view token) const {
   return false;
 }
 
-std::string_view RequestHead::path() const { return std::string_view(target).substr(0, target.find('?')); }
+std::string_view RequestHead::path() const {
+  return std::string_view(target).substr(0, target.find('?'));
+}
 
 std::string_view RequestHead::query() const {
   const std::size_t mark = target.find('?');
@@ -107,7 +112,8 @@ Task<Result<std::string>> BodyReader::read_all(std::size_t limit) {
   std::string out;
   const auto length = content_length();
   if (length && *length > limit) {
-    co_return make_error(Errc::resource_exhausted, "the body is longer than the limit of " + std::to_string(limit) + " bytes");
+    co_return make_error(Errc::resource_exhausted, "the body is longer than the limit of " +
+                                                       std::to_string(limit) + " bytes");
   }
   std::size_t used = 0;
   out.resize(std::min<std::size_t>(length ? std::size_t(*length) : 4096, 64 * 1024));
@@ -123,7 +129,8 @@ Task<Result<std::string>> BodyReader::read_all(std::size_t limit) {
     used += n;
   }
   if (used > limit) {
-    co_return make_error(Errc::resource_exhausted, "the body is longer than the limit of " + std::to_string(limit) + " bytes");
+    co_return make_error(Errc::resource_exhausted, "the body is longer than the limit of " +
+                                                       std::to_string(limit) + " bytes");
   }
   out.resize(used);
   co_return out;
@@ -151,7 +158,8 @@ Task<Result<std::size_t>> Http1Buffer::fill(Stream& stream) {
       end_ -= begin_;
       begin_ = 0;
     } else {
-      data_.resize(data_.size() * 2);  // bounded by the parser's header limit and by what a chunk header may be
+      data_.resize(data_.size() *
+                   2);  // bounded by the parser's header limit and by what a chunk header may be
     }
   }
   auto read = stream.read_some(std::span<char>(data_.data() + end_, data_.size() - end_));
@@ -252,8 +260,10 @@ Task<Result<std::optional<RequestHead>>> Http1Reader::read_request() {
   head.target = std::string(parser.get().target());
   head.version = int(parser.get().version());
   copy_fields(parser, head.headers);
-  if (mode_ == Mode::done && !length_) length_ = 0;  // a request without framing headers has no body
-  expect_continue_ = head.version >= 11 && iequals(head.headers.get("Expect"), "100-continue") && mode_ != Mode::done;
+  if (mode_ == Mode::done && !length_)
+    length_ = 0;  // a request without framing headers has no body
+  expect_continue_ = head.version >= 11 && iequals(head.headers.get("Expect"), "100-continue") &&
+                     mode_ != Mode::done;
   co_return std::optional<RequestHead>(std::move(head));
 }
 
@@ -271,7 +281,8 @@ Task<Result<ResponseHead>> Http1Reader::read_response(std::string_view request_m
     copy_fields(parser, head.headers);
     const bool interim = head.status >= 100 && head.status < 200;
     if (interim && head.status != 101) continue;
-    const bool bodiless = interim || head.status == 204 || head.status == 304 || request_method == "HEAD";
+    const bool bodiless =
+        interim || head.status == 204 || head.status == 304 || request_method == "HEAD";
     if (bodiless) {
       mode_ = Mode::done;
     } else if (!parser.chunked() && !parser_->content_length()) {
@@ -353,14 +364,16 @@ Task<Result<void>> write_chunk(Stream& stream, std::string_view bytes) {
   if (bytes.empty()) co_return Result<void>();
   char head[20];
   const int n = std::snprintf(head, sizeof head, "%zx\r\n", bytes.size());
-  const std::array<std::string_view, 3> pieces = {std::string_view(head, std::size_t(n)), bytes, "\r\n"};
+  const std::array<std::string_view, 3> pieces = {std::string_view(head, std::size_t(n)), bytes,
+                                                  "\r\n"};
   co_return co_await stream.write_pieces(pieces);
 }
 
 // ---- HttpClient ----
 
 struct HttpClient::Impl {
-  Impl(std::unique_ptr<Stream> s, HttpLimits l) : stream(std::move(s)), limits(l), reader(*stream, buffer, limits) {}
+  Impl(std::unique_ptr<Stream> s, HttpLimits l)
+      : stream(std::move(s)), limits(l), reader(*stream, buffer, limits) {}
   std::unique_ptr<Stream> stream;
   HttpLimits limits;
   Http1Buffer buffer;
@@ -376,14 +389,16 @@ HttpClient::HttpClient(std::unique_ptr<Stream> stream, HttpLimits limits)
 HttpClient::~HttpClient() = default;
 HttpClient::HttpClient(HttpClient&&) noexcept = default;
 
-Task<Result<void>> HttpClient::write_head(const RequestHead& head, std::optional<std::uint64_t> length) {
+Task<Result<void>> HttpClient::write_head(const RequestHead& head,
+                                          std::optional<std::uint64_t> length) {
   std::string out = head.method + " " + head.target + " HTTP/1.1\r\n";
   append_fields(out, head.headers);
   if (!head.headers.has("Host")) out += "Host: localhost\r\n";
   impl_->method = head.method;
   impl_->sent = false;
   impl_->chunked = !length;
-  const bool body_expected = head.method == "POST" || head.method == "PUT" || head.method == "PATCH";
+  const bool body_expected =
+      head.method == "POST" || head.method == "PUT" || head.method == "PATCH";
   if (!length) {
     out += "Transfer-Encoding: chunked\r\n";
   } else if (*length > 0 || body_expected) {
@@ -415,13 +430,15 @@ Task<Result<ResponseHead>> HttpClient::read_head() {
 BodyReader& HttpClient::body() { return impl_->reader; }
 
 bool HttpClient::reusable() const {
-  return !impl_->broken && impl_->sent && impl_->reader.at_end() && impl_->reader.keep_alive() && impl_->buffer.size() == 0;
+  return !impl_->broken && impl_->sent && impl_->reader.at_end() && impl_->reader.keep_alive() &&
+         impl_->buffer.size() == 0;
 }
 
 Stream& HttpClient::stream() { return *impl_->stream; }
 std::string HttpClient::take_over() { return impl_->buffer.take_all(); }
 
-Task<Result<HttpClient::Answer>> HttpClient::request(RequestHead head, std::string body, std::size_t limit) {
+Task<Result<HttpClient::Answer>> HttpClient::request(RequestHead head, std::string body,
+                                                     std::size_t limit) {
   auto write = write_head(head, body.size());
   ATOLL_CO_TRY(co_await std::move(write));
   if (!body.empty()) {

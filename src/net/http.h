@@ -1,7 +1,7 @@
 // HTTP/1.1 messages and bodies over a Stream, both sides.
 //
-// Parsing is Beast's; framing, limits and life cycle are ours. Nothing buffers a whole body unless asked (`read_all`, with a
-// limit). Header names compare without case.
+// Parsing is Beast's; framing, limits and life cycle are ours. Nothing buffers a whole body unless
+// asked (`read_all`, with a limit). Header names compare without case.
 #pragma once
 
 #include <cstdint>
@@ -28,14 +28,17 @@ class Headers {
   Headers() = default;
   Headers(std::initializer_list<Field> fields) : fields_(fields) {}
 
-  void add(std::string name, std::string value) { fields_.push_back({std::move(name), std::move(value)}); }
+  void add(std::string name, std::string value) {
+    fields_.push_back({std::move(name), std::move(value)});
+  }
   void set(std::string_view name, std::string value);  // replaces all of that name
   void erase(std::string_view name);
   // First value of that name; empty if there is none (use `has` to tell).
   std::string_view get(std::string_view name) const;
   std::optional<std::string_view> find(std::string_view name) const;
   bool has(std::string_view name) const { return find(name).has_value(); }
-  // True if a comma-separated header lists `token` (without case): "Connection: keep-alive, Upgrade".
+  // True if a comma-separated header lists `token` (without case): "Connection: keep-alive,
+  // Upgrade".
   bool lists(std::string_view name, std::string_view token) const;
 
   auto begin() const { return fields_.begin(); }
@@ -82,11 +85,13 @@ class Http1Connection;  // the shared state of one connection; see http.cc
 class BodyReader {
  public:
   virtual ~BodyReader() = default;
-  // 0 = end of body. Errors: invalid_argument (bad framing), unavailable (peer went away), deadline_exceeded.
+  // 0 = end of body. Errors: invalid_argument (bad framing), unavailable (peer went away),
+  // deadline_exceeded.
   virtual Task<Result<std::size_t>> read_some(std::span<char> into) = 0;
   // Everything, or resource_exhausted when it is longer than `limit`.
   Task<Result<std::string>> read_all(std::size_t limit);
-  virtual std::optional<std::uint64_t> content_length() const = 0;  // nullopt: chunked or until close
+  virtual std::optional<std::uint64_t> content_length()
+      const = 0;  // nullopt: chunked or until close
   virtual bool at_end() const = 0;
 };
 
@@ -96,15 +101,17 @@ class ResponseWriter {
   virtual ~ResponseWriter() = default;
   // Whole answer at once. Adds Content-Length; 204 and 304 have no body.
   virtual Task<Result<void>> send(int status, Headers headers, std::string body) = 0;
-  // Head now, body follows. With a length the body is raw, without one it is chunked (HTTP/1.0: until close).
-  virtual Task<Result<void>> start(int status, Headers headers, std::optional<std::uint64_t> length) = 0;
+  // Head now, body follows. With a length the body is raw, without one it is chunked (HTTP/1.0:
+  // until close).
+  virtual Task<Result<void>> start(int status, Headers headers,
+                                   std::optional<std::uint64_t> length) = 0;
   // Sends at once (no buffering): one call, one chunk.
   virtual Task<Result<void>> write(std::string_view bytes) = 0;
   virtual Task<Result<void>> finish() = 0;
   virtual bool started() const = 0;
   virtual bool finished() const = 0;
-  // 1xx, before anything else; used for "Expect: 100-continue" (sent by itself on the first body read).
-  // Breaks the connection with RST: the client must see a transport failure, not an end.
+  // 1xx, before anything else; used for "Expect: 100-continue" (sent by itself on the first body
+  // read). Breaks the connection with RST: the client must see a transport failure, not an end.
   virtual void abort() = 0;
 };
 
@@ -113,12 +120,12 @@ struct Exchange {
   RequestHead request;
   BodyReader& body;
   ResponseWriter& response;
-  Stream& stream;        // for wait_peer_closed(), and for tunnels after `start(101)`
+  Stream& stream;             // for wait_peer_closed(), and for tunnels after `start(101)`
   std::string_view listener;  // name of the listener it came in by
-  std::string peer;      // address for logs; empty for Unix sockets
+  std::string peer;           // address for logs; empty for Unix sockets
 
-  // Takes the connection over (WebSocket, CONNECT): bytes already read from the client come first. After this the
-  // handler owns the conversation and the connection closes when it returns.
+  // Takes the connection over (WebSocket, CONNECT): bytes already read from the client come first.
+  // After this the handler owns the conversation and the connection closes when it returns.
   virtual std::string take_over() = 0;
   virtual ~Exchange() = default;
   Exchange(BodyReader& b, ResponseWriter& r, Stream& s) : body(b), response(r), stream(s) {}

@@ -1,4 +1,5 @@
-// Inside of src/net: the receive buffer of a connection and the reader that turns it into heads and bodies.
+// Inside of src/net: the receive buffer of a connection and the reader that turns it into heads and
+// bodies.
 #pragma once
 
 #include <boost/system/error_code.hpp>

@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -26,7 +25,8 @@ namespace atl::net {
 namespace {
 
 constexpr auto kUse = asio::as_tuple(asio::use_awaitable);
-constexpr std::size_t kDrainBytes = 8 << 20;         // what a refused upload may still send before we hang up
+constexpr std::size_t kDrainBytes =
+    8 << 20;  // what a refused upload may still send before we hang up
 constexpr std::chrono::milliseconds kDrainTime{2000};
 
 class Http1Writer final : public ResponseWriter {
@@ -41,11 +41,13 @@ class Http1Writer final : public ResponseWriter {
     if (!bodiless) head += "Content-Length: " + std::to_string(body.size()) + "\r\n";
     head += "\r\n";
     started_ = finished_ = true;
-    const std::array<std::string_view, 2> pieces = {head, bodiless || head_only_ ? std::string_view() : body};
+    const std::array<std::string_view, 2> pieces = {
+        head, bodiless || head_only_ ? std::string_view() : body};
     co_return co_await stream_.write_pieces(pieces);
   }
 
-  Task<Result<void>> start(int status, Headers headers, std::optional<std::uint64_t> length) override {
+  Task<Result<void>> start(int status, Headers headers,
+                           std::optional<std::uint64_t> length) override {
     if (started_) co_return make_error(Errc::internal, "a second answer to one request");
     started_ = true;
     const bool tunnel = status == 101;
@@ -66,7 +68,8 @@ class Http1Writer final : public ResponseWriter {
     if (!started_ || finished_) co_return make_error(Errc::internal, "a body without a head");
     if (bytes.empty() || head_only_) co_return Result<void>();
     if (left_) {
-      if (bytes.size() > *left_) co_return make_error(Errc::internal, "a body longer than its Content-Length");
+      if (bytes.size() > *left_)
+        co_return make_error(Errc::internal, "a body longer than its Content-Length");
       *left_ -= bytes.size();
     }
     if (chunked_) co_return co_await write_chunk(stream_, bytes);
@@ -104,8 +107,10 @@ class Http1Writer final : public ResponseWriter {
     append_fields(head, headers);
     if (headers.lists("Connection", "close")) keep_alive_ = false;
     if (status != 101 && !headers.has("Connection")) {
-      if (!keep_alive_) head += "Connection: close\r\n";
-      else if (http10_) head += "Connection: keep-alive\r\n";
+      if (!keep_alive_)
+        head += "Connection: close\r\n";
+      else if (http10_)
+        head += "Connection: keep-alive\r\n";
     }
     return head;
   }
@@ -121,7 +126,8 @@ class Http1Writer final : public ResponseWriter {
 };
 
 struct ServerExchange final : Exchange {
-  ServerExchange(BodyReader& b, ResponseWriter& r, Stream& s, Http1Buffer& buf) : Exchange(b, r, s), buffer(buf) {}
+  ServerExchange(BodyReader& b, ResponseWriter& r, Stream& s, Http1Buffer& buf)
+      : Exchange(b, r, s), buffer(buf) {}
   std::string take_over() override {
     taken = true;
     return buffer.take_all();
@@ -171,13 +177,15 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
       std::lock_guard lock(mutex);
       listeners.push_back(listener);
     }
-    asio::co_spawn(listener->get_executor(), accept_loop(shared_from_this(), listener, std::move(name)),
+    asio::co_spawn(listener->get_executor(),
+                   accept_loop(shared_from_this(), listener, std::move(name)),
                    [](std::exception_ptr failure) {
                      if (failure) log::error("the accept loop ended with an exception");
                    });
   }
 
-  static Task<void> accept_loop(std::shared_ptr<Impl> self, std::shared_ptr<asio::posix::stream_descriptor> listener,
+  static Task<void> accept_loop(std::shared_ptr<Impl> self,
+                                std::shared_ptr<asio::posix::stream_descriptor> listener,
                                 std::string name) {
     asio::steady_timer pause(listener->get_executor());
     for (;;) {
@@ -189,14 +197,15 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
           if (self->stopping) co_return;
         }
         if (self->count() >= self->options.max_connections) {
-          pause.expires_after(std::chrono::milliseconds(20));  // the backlog holds what we cannot take yet
+          pause.expires_after(
+              std::chrono::milliseconds(20));  // the backlog holds what we cannot take yet
           co_await pause.async_wait(kUse);
           continue;
         }
         sockaddr_storage address{};
         socklen_t length = sizeof address;
-        const int fd = ::accept4(listener->native_handle(), reinterpret_cast<sockaddr*>(&address), &length,
-                                 SOCK_CLOEXEC | SOCK_NONBLOCK);
+        const int fd = ::accept4(listener->native_handle(), reinterpret_cast<sockaddr*>(&address),
+                                 &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
           self->serve(fd, address.ss_family, name);
           continue;
@@ -234,27 +243,29 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
       connections.emplace(id, connection);
     }
     auto self = shared_from_this();
-    asio::co_spawn(strand, run(self, connection, name), [self, id, connection](std::exception_ptr failure) {
-      if (failure) {
-        try {
-          std::rethrow_exception(failure);
-        } catch (const std::exception& e) {
-          log::error("a connection ended with an exception", {{"what", e.what()}});
-        }
-      }
-      connection->stream->close();
-      std::lock_guard lock(self->mutex);
-      self->connections.erase(id);
-    });
+    asio::co_spawn(strand, run(self, connection, name),
+                   [self, id, connection](std::exception_ptr failure) {
+                     if (failure) {
+                       try {
+                         std::rethrow_exception(failure);
+                       } catch (const std::exception& e) {
+                         log::error("a connection ended with an exception", {{"what", e.what()}});
+                       }
+                     }
+                     connection->stream->close();
+                     std::lock_guard lock(self->mutex);
+                     self->connections.erase(id);
+                   });
   }
 
   static Task<void> refuse(Impl& self, Stream& stream, int status, std::string_view message) {
     Http1Writer writer(stream, false, false, false);
     Headers headers;
     headers.add("Content-Type", "application/json; charset=utf-8");
-    std::string body = self.options.error_body ? self.options.error_body(status, message)
-                                               : "{\"code\":" + std::to_string(status) + ",\"message\":\"" +
-                                                     std::string(message) + "\"}";
+    std::string body = self.options.error_body
+                           ? self.options.error_body(status, message)
+                           : "{\"code\":" + std::to_string(status) + ",\"message\":\"" +
+                                 std::string(message) + "\"}";
     auto sent = writer.send(status, std::move(headers), std::move(body));
     if ((co_await std::move(sent)).ok()) {
       auto drain = linger(stream);
@@ -262,8 +273,8 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
     }
   }
 
-  // Closing with unread input makes the kernel send RST, which can destroy the answer on its way: finish sending, then swallow what
-  // the client still sends, within limits.
+  // Closing with unread input makes the kernel send RST, which can destroy the answer on its way:
+  // finish sending, then swallow what the client still sends, within limits.
   static Task<void> linger(Stream& stream) {
     stream.shutdown_write();
     stream.set_read_timeout(kDrainTime);
@@ -278,7 +289,8 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
     }
   }
 
-  static Task<void> run(std::shared_ptr<Impl> self, std::shared_ptr<Connection> connection, std::string name) {
+  static Task<void> run(std::shared_ptr<Impl> self, std::shared_ptr<Connection> connection,
+                        std::string name) {
     Stream& stream = *connection->stream;
     Http1Buffer buffer;
     Http1Reader reader(stream, buffer, self->options.limits);
@@ -291,9 +303,12 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
       if (!head.ok()) {
         const Error& error = head.error();
         int status = 0;
-        if (error.code == Errc::out_of_range) status = 431;
-        else if (error.code == Errc::invalid_argument) status = 400;
-        else if (error.code == Errc::deadline_exceeded && buffer.size() > 0) status = 408;
+        if (error.code == Errc::out_of_range)
+          status = 431;
+        else if (error.code == Errc::invalid_argument)
+          status = 400;
+        else if (error.code == Errc::deadline_exceeded && buffer.size() > 0)
+          status = 408;
         if (status != 0) {
           auto answer = refuse(*self, stream, status, error.message);
           co_await std::move(answer);
@@ -315,7 +330,8 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
       } catch (const std::exception& e) {
         failure = e.what();
       }
-      if (!failure.empty()) log::error("a handler threw", {{"what", failure}, {"target", exchange.request.target}});
+      if (!failure.empty())
+        log::error("a handler threw", {{"what", failure}, {"target", exchange.request.target}});
       if (exchange.taken) co_return;
       if (!writer.started()) {
         auto answer = refuse(*self, stream, 500, "internal error: the request was not answered");
@@ -327,7 +343,8 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
         co_return;
       }
       if (!reader.at_end()) {
-        // The body was not wanted. A client that waits for "100 Continue" has not sent it, and will not.
+        // The body was not wanted. A client that waits for "100 Continue" has not sent it, and will
+        // not.
         if (!reader.awaits_continue()) {
           auto drain = linger(stream);
           co_await std::move(drain);
@@ -357,18 +374,22 @@ HttpServer::~HttpServer() {
 
 Result<std::uint16_t> HttpServer::listen_tcp(const std::string& address, std::string name) {
   const std::size_t colon = address.rfind(':');
-  if (colon == std::string::npos) return make_error(Errc::invalid_argument, "not an address:port: " + address);
+  if (colon == std::string::npos)
+    return make_error(Errc::invalid_argument, "not an address:port: " + address);
   std::string host = address.substr(0, colon);
-  if (host.size() > 1 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  if (host.size() > 1 && host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);
   boost::system::error_code ec;
   const auto ip = asio::ip::make_address(host, ec);
   const std::string port_text = address.substr(colon + 1);
   if (ec || port_text.empty() || port_text.find_first_not_of("0123456789") != std::string::npos ||
       port_text.size() > 5 || std::stoul(port_text) > 65535) {
-    return make_error(Errc::invalid_argument, "not an address:port: " + address + " (example: 127.0.0.1:3000)");
+    return make_error(Errc::invalid_argument,
+                      "not an address:port: " + address + " (example: 127.0.0.1:3000)");
   }
   const asio::ip::tcp::endpoint endpoint(ip, std::uint16_t(std::stoul(port_text)));
-  const int fd = ::socket(ip.is_v4() ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int fd =
+      ::socket(ip.is_v4() ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return errno_error("socket");
   const int on = 1;
   ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -387,7 +408,8 @@ Result<std::uint16_t> HttpServer::listen_tcp(const std::string& address, std::st
 
 Result<void> HttpServer::listen_fd(int fd, std::string name) {
   const int flags = ::fcntl(fd, F_GETFL);
-  if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) return errno_error("listening descriptor");
+  if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
+    return errno_error("listening descriptor");
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   impl_->listen(fd, std::move(name));
   return {};

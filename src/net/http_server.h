@@ -1,7 +1,9 @@
-// HttpServer: accepts connections from any number of listeners and runs a handler for every request.
+// HttpServer: accepts connections from any number of listeners and runs a handler for every
+// request.
 //
-// Each connection is one coroutine on its own strand. A handler that throws or returns without an answer gives a 500 (or a broken
-// connection when the answer had begun). Limits: connections in all, header size and time, idle time; the handler limits bodies.
+// Each connection is one coroutine on its own strand. A handler that throws or returns without an
+// answer gives a 500 (or a broken connection when the answer had begun). Limits: connections in
+// all, header size and time, idle time; the handler limits bodies.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -32,7 +34,8 @@ class HttpServer {
   // A listening socket made by somebody else (systemd style); takes the descriptor.
   Result<void> listen_fd(int fd, std::string name);
   std::size_t connections() const;
-  // Stops accepting, closes idle connections, gives busy ones `drain` to finish, then closes them all.
+  // Stops accepting, closes idle connections, gives busy ones `drain` to finish, then closes them
+  // all.
   Task<void> shutdown(std::chrono::milliseconds drain);
 
  private:

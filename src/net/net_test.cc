@@ -62,7 +62,8 @@ class NetTest : public ::testing::Test {
 Task<void> echo(Exchange& x) {
   auto body = co_await x.body.read_all(1 << 20);
   if (!body.ok()) {
-    (void)co_await x.response.send(body.error().code == Errc::resource_exhausted ? 413 : 400, {}, body.error().message);
+    (void)co_await x.response.send(body.error().code == Errc::resource_exhausted ? 413 : 400, {},
+                                   body.error().message);
     co_return;
   }
   Headers headers;
@@ -129,8 +130,9 @@ TEST_F(NetTest, ChunkedBothWays) {
 
 TEST_F(NetTest, PipelinedRequestsAreAnsweredInOrder) {
   serve(echo);
-  const std::string out = run(raw(
-      "POST /1 HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\noneGET /2 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"));
+  const std::string out =
+      run(raw("POST /1 HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\noneGET /2 HTTP/1.1\r\nHost: "
+              "h\r\nConnection: close\r\n\r\n"));
   EXPECT_NE(out.find("\r\n\r\none"), std::string::npos) << out;
   EXPECT_NE(out.find("X-Method: GET"), std::string::npos) << out;
 }
@@ -138,8 +140,10 @@ TEST_F(NetTest, PipelinedRequestsAreAnsweredInOrder) {
 TEST_F(NetTest, RefusesSmuggling) {
   serve(echo);
   for (const char* request : {
-           "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-           "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+           "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nTransfer-Encoding: "
+           "chunked\r\n\r\n0\r\n\r\n",
+           "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nContent-Length: "
+           "3\r\n\r\n0\r\n\r\n",
            "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
            "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n",
            "POST / HTTP/1.1\r\nHost : h\r\n\r\n",
@@ -168,7 +172,9 @@ TEST_F(NetTest, SlowHeaderIsCutOff) {
 
 TEST_F(NetTest, ExpectContinue) {
   serve(echo);
-  const std::string out = run(raw("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi", "\r\n\r\nhi"));
+  const std::string out =
+      run(raw("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi",
+              "\r\n\r\nhi"));
   EXPECT_EQ(out.find("HTTP/1.1 100 Continue\r\n\r\n"), 0u) << out;
 }
 

@@ -10,6 +10,7 @@
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <cerrno>
@@ -22,12 +23,17 @@ constexpr auto kUse = asio::as_tuple(asio::use_awaitable);
 class SocketStream final : public Stream {
  public:
   explicit SocketStream(Socket socket)
-      : socket_(std::move(socket)), read_timer_(socket_.get_executor()), write_timer_(socket_.get_executor()), alive_(std::make_shared<char>()) {
-    boost::system::error_code ignored;  // a socket that cannot be non-blocking fails on its first use
+      : socket_(std::move(socket)),
+        read_timer_(socket_.get_executor()),
+        write_timer_(socket_.get_executor()),
+        alive_(std::make_shared<char>()) {
+    boost::system::error_code
+        ignored;  // a socket that cannot be non-blocking fails on its first use
     socket_.non_blocking(true, ignored);
   }
 
   Task<Result<std::size_t>> read_some(std::span<char> into) override {
+    co_await take_turn();
     for (;;) {
       const ssize_t n = ::recv(socket_.native_handle(), into.data(), into.size(), 0);
       if (n >= 0) co_return std::size_t(n);
@@ -39,6 +45,7 @@ class SocketStream final : public Stream {
   }
 
   Task<Result<void>> write_pieces(std::span<const std::string_view> pieces) override {
+    co_await take_turn();
     std::array<iovec, 8> vec{};
     std::size_t count = 0;
     for (std::string_view piece : pieces) {
@@ -59,7 +66,8 @@ class SocketStream final : public Stream {
         ATOLL_CO_TRY(co_await std::move(ready));
         continue;
       }
-      while (first < count && std::size_t(n) >= vec[first].iov_len) n -= ssize_t(vec[first++].iov_len);
+      while (first < count && std::size_t(n) >= vec[first].iov_len)
+        n -= ssize_t(vec[first++].iov_len);
       if (first < count) {
         vec[first].iov_base = static_cast<char*>(vec[first].iov_base) + n;
         vec[first].iov_len -= std::size_t(n);
@@ -85,8 +93,12 @@ class SocketStream final : public Stream {
     }
   }
 
-  void set_read_timeout(std::optional<std::chrono::milliseconds> timeout) override { read_timeout_ = timeout; }
-  void set_write_timeout(std::optional<std::chrono::milliseconds> timeout) override { write_timeout_ = timeout; }
+  void set_read_timeout(std::optional<std::chrono::milliseconds> timeout) override {
+    read_timeout_ = timeout;
+  }
+  void set_write_timeout(std::optional<std::chrono::milliseconds> timeout) override {
+    write_timeout_ = timeout;
+  }
 
   void shutdown_write() override { ::shutdown(socket_.native_handle(), SHUT_WR); }
 
@@ -106,6 +118,13 @@ class SocketStream final : public Stream {
   int native_handle() override { return socket_.is_open() ? socket_.native_handle() : -1; }
 
  private:
+  // Reads and writes that never have to wait would keep the thread from everybody else: every few
+  // of them go to the back of the queue once.
+  Task<void> take_turn() {
+    if (++turns_ % 16 != 0) co_return;
+    co_await asio::post(socket_.get_executor(), asio::use_awaitable);
+  }
+
   // A deadline of its own for each direction: a reader and a writer may wait at the same time.
   struct Deadline {
     explicit Deadline(const asio::any_io_executor& executor) : timer(executor) {}
@@ -119,19 +138,21 @@ class SocketStream final : public Stream {
     deadline.passed = false;
     if (timeout) {
       deadline.timer.expires_after(*timeout);
-      deadline.timer.async_wait([this, &deadline, alive = std::weak_ptr<char>(alive_),
-                                 generation = ++deadline.generation](const boost::system::error_code& ec) {
-        if (ec || alive.expired() || generation != deadline.generation) return;
-        deadline.passed = true;
-        boost::system::error_code ignored;
-        socket_.cancel(ignored);
-      });
+      deadline.timer.async_wait(
+          [this, &deadline, alive = std::weak_ptr<char>(alive_),
+           generation = ++deadline.generation](const boost::system::error_code& ec) {
+            if (ec || alive.expired() || generation != deadline.generation) return;
+            deadline.passed = true;
+            boost::system::error_code ignored;
+            socket_.cancel(ignored);
+          });
     }
     auto [ec] = co_await socket_.async_wait(what, kUse);
     ++deadline.generation;
     if (timeout) deadline.timer.cancel();
     if (deadline.passed) {
-      co_return make_error(Errc::deadline_exceeded, std::string(name) + ": the peer was silent for too long");
+      co_return make_error(Errc::deadline_exceeded,
+                           std::string(name) + ": the peer was silent for too long");
     }
     if (ec) co_return to_error(ec, name);
     co_return Result<void>();
@@ -141,12 +162,14 @@ class SocketStream final : public Stream {
   Deadline read_timer_;
   Deadline write_timer_;
   std::shared_ptr<char> alive_;
+  unsigned turns_ = 0;
   std::optional<std::chrono::milliseconds> read_timeout_;
   std::optional<std::chrono::milliseconds> write_timeout_;
 };
 
 template <class Protocol>
-Task<Result<std::unique_ptr<Stream>>> connect(typename Protocol::endpoint endpoint, std::string_view what) {
+Task<Result<std::unique_ptr<Stream>>> connect(typename Protocol::endpoint endpoint,
+                                              std::string_view what) {
   typename Protocol::socket socket(co_await asio::this_coro::executor);
   auto [ec] = co_await socket.async_connect(endpoint, kUse);
   if (ec) co_return to_error(ec, what);
@@ -177,7 +200,8 @@ Task<Result<std::unique_ptr<Stream>>> connect_unix(std::string path) {
   if (path.size() >= sizeof(sockaddr_un::sun_path)) {
     co_return make_error(Errc::invalid_argument, "socket path is too long: " + path);
   }
-  co_return co_await connect<asio::local::stream_protocol>(asio::local::stream_protocol::endpoint(path), "connect");
+  co_return co_await connect<asio::local::stream_protocol>(
+      asio::local::stream_protocol::endpoint(path), "connect");
 }
 
 Task<Result<std::unique_ptr<Stream>>> connect_tcp(std::string ip, std::uint16_t port) {

@@ -1,7 +1,8 @@
 // Stream: a connected byte stream of any kind (TCP, Unix; TLS on top later).
 //
-// Ownership: move-only through unique_ptr. One coroutine reads and one writes at a time, both on the executor the stream
-// was made with. Every wait can have a deadline: past it the pending operation fails with deadline_exceeded.
+// Ownership: move-only through unique_ptr. One coroutine reads and one writes at a time, both on
+// the executor the stream was made with. Every wait can have a deadline: past it the pending
+// operation fails with deadline_exceeded.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -28,8 +29,9 @@ class Stream {
   // Writes everything, gathering the pieces into as few system calls as the kernel takes.
   virtual Task<Result<void>> write_pieces(std::span<const std::string_view> pieces) = 0;
   Task<Result<void>> write_all(std::string_view bytes);
-  // Completes when the peer has closed or reset the connection. Bytes that arrive meanwhile are left unread; once there are
-  // any, the call only completes on error or cancellation of the stream.
+  // Completes when the peer has closed or reset the connection. Bytes that arrive meanwhile are
+  // left unread; once there are any, the call only completes on error or cancellation of the
+  // stream.
   virtual Task<void> wait_peer_closed() = 0;
 
   // From now on reads fail when the peer stays silent for so long; nullopt = for ever.

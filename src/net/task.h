@@ -1,4 +1,5 @@
-// Task<T> is the project's coroutine type: an Asio awaitable. Errors are values (Result), never exceptions.
+// Task<T> is the project's coroutine type: an Asio awaitable. Errors are values (Result), never
+// exceptions.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
