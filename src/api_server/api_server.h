@@ -1,0 +1,40 @@
+// ApiServer: the REST control plane. Decodes and checks requests, sends commands to the engine,
+// encodes the answers.
+//
+// Stateless but for its collaborators; one instance serves every connection and thread. Contracts:
+// docs of the routes are in routes.cc, error bodies in api/errors.md.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "engine/engine.h"
+#include "net/http.h"
+#include "store/store.h"
+
+namespace atl::api {
+
+struct ApiOptions {
+  std::size_t body_limit = 1 << 20;
+};
+
+class ApiServer {
+ public:
+  // All three outlive the server.
+  ApiServer(engine::Engine& engine, store::Store& store, ApiOptions options = {});
+  ~ApiServer();
+
+  // Answers every request, with a JSON error where nothing better fits. Never throws.
+  net::Task<void> handle(net::Exchange& exchange);
+
+  // Is this a path of the control plane that needs an API key (whatever the method)? `/health` is
+  // not one.
+  static bool is_control_path(std::string_view path);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace atl::api

@@ -1,0 +1,86 @@
+// Routes: the running sandboxes as the proxy sees them. Thread-safe and apart from the engine's own
+// lock, so that traffic never waits for a command.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/ids.h"
+
+namespace atl::engine {
+
+struct RouteSpec {
+  SandboxId id;
+  std::string access_token;                  // empty: the agent asks for none
+  std::optional<std::string> traffic_token;  // set: ports other than the agent's need it
+  std::string mask_request_host;             // empty: the client's Host goes through
+  std::uint32_t max_connections = 0;         // 0: no limit
+};
+
+// One run of one sandbox. Dead for ever once it is dead: a sandbox that runs again gets a new
+// route.
+class Route {
+ public:
+  explicit Route(RouteSpec spec) : spec_(std::move(spec)) {}
+  const RouteSpec& spec() const { return spec_; }
+  const SandboxId& id() const { return spec_.id; }
+  bool dead() const { return dead_.load(std::memory_order_acquire); }
+
+  // Ends the subscription when destroyed. The callback may still run once, on another thread, while
+  // or shortly after that.
+  class Subscription {
+   public:
+    Subscription() = default;
+    Subscription(Subscription&& other) noexcept
+        : route_(std::move(other.route_)), key_(other.key_) {}
+    Subscription& operator=(Subscription&& other) noexcept;
+    ~Subscription() { drop(); }
+
+   private:
+    friend class Route;
+    void drop();
+    std::shared_ptr<Route> route_;
+    std::uint64_t key_ = 0;
+  };
+  // `on_death` runs once, on any thread, when the sandbox stops being reachable; at once if it
+  // already has. It must be short, must not throw and must hold what it touches by weak_ptr.
+  static Subscription subscribe(const std::shared_ptr<Route>& route,
+                                std::function<void()> on_death);
+  void die();
+
+  // Counts a connection against the limit. False: too many.
+  bool enter();
+  void leave() { connections_.fetch_sub(1, std::memory_order_relaxed); }
+
+ private:
+  const RouteSpec spec_;
+  std::atomic<bool> dead_ = false;
+  std::atomic<std::uint32_t> connections_ = 0;
+  std::mutex mutex_;  // guards the two below
+  std::uint64_t next_key_ = 1;
+  std::unordered_map<std::uint64_t, std::function<void()>> callbacks_;
+};
+
+class RouteTable {
+ public:
+  void add(std::shared_ptr<Route> route);
+  void remove(const SandboxId& id);
+  std::shared_ptr<Route> find(const SandboxId& id) const;
+  std::shared_ptr<Route> find_by_access_token(std::string_view token) const;
+
+ private:
+  mutable std::shared_mutex mutex_;
+  std::unordered_map<SandboxId, std::shared_ptr<Route>> by_id_;
+  std::unordered_map<std::string, SandboxId>
+      by_token_hash_;  // hashed, so that lookup time tells nothing of a token
+};
+
+}  // namespace atl::engine
