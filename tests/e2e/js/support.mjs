@@ -1,0 +1,61 @@
+// Shared ground of the JavaScript suites: rows of ../rows.tsv become node:test cases, each with its own sandbox.
+//
+// In debug mode (E2B_DEBUG=true) the SDK talks to one bare agent, so all cases share one machine: every case works
+// under names of its own and ends what it started.
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { test } from 'node:test'
+import { Sandbox } from 'e2b'
+
+export const debug = process.env.E2B_DEBUG === 'true'
+const timeScale = Number(process.env.E2E_TIME_SCALE ?? 1)
+export const perTestLimitMs = 30_000 * timeScale
+
+// Cases of one area run a few at a time: most of them wait rather than compute.
+export const parallel = { concurrency: Number(process.env.E2E_JOBS ?? 4) }
+
+export const unique = (prefix) => `${prefix}-${randomBytes(6).toString('hex')}`
+
+export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
+
+// Waits until `probe` returns something other than undefined/false, at most `limitMs`.
+export async function until(what, probe, limitMs = 10_000 * timeScale) {
+  const end = Date.now() + limitMs
+  for (;;) {
+    const value = await probe()
+    if (value) return value
+    if (Date.now() > end) assert.fail(`gave up waiting for ${what}`)
+    await sleep(20)
+  }
+}
+
+// Headers that lead a hand-made request to a port of the sandbox; signed URLs carry no sandbox id when
+// E2B_SANDBOX_URL names a plain address.
+export const route = (sandbox, port = 49983) => ({
+  'E2b-Sandbox-Id': sandbox.sandboxId,
+  'E2b-Sandbox-Port': String(port),
+})
+
+// Declares one row. Options: `debug` marks a row that also holds against a bare agent; `create` are options of
+// Sandbox.create; `sandbox: false` leaves creating to the body. The body gets { sandbox, defer, t }; `defer` registers a
+// cleanup that runs before the sandbox ends.
+export function row(id, options, body) {
+  if (debug && !options.debug) return
+  const limit = options.limitMs ?? perTestLimitMs
+  test(id, { timeout: limit }, async (t) => {
+    const cleanups = []
+    const defer = (cleanup) => cleanups.push(cleanup)
+    let sandbox
+    if (options.sandbox !== false) {
+      sandbox = await Sandbox.create('base', { metadata: { e2e: id }, ...options.create })
+      if (!debug) cleanups.push(() => sandbox.kill())
+    }
+    try {
+      await body({ sandbox, defer, t })
+    } finally {
+      for (const cleanup of cleanups.reverse()) await Promise.resolve(cleanup()).catch(() => {})
+    }
+  })
+}
+
+export { assert, Sandbox }
