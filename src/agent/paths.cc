@@ -12,7 +12,7 @@
 
 #include "base/encoding.h"
 
-namespace atoll::agent {
+namespace atl::agent {
 namespace {
 
 Result<void> make_one(const std::string& path, const User& user) {
@@ -147,4 +147,4 @@ Result<void> ensure_dirs(std::string_view path, const User& user) {
   return {};
 }
 
-}  // namespace atoll::agent
+}  // namespace atl::agent

@@ -11,7 +11,7 @@
 #include "agent/users.h"
 #include "base/result.h"
 
-namespace atoll::agent {
+namespace atl::agent {
 
 // Empty -> `default_workdir` if there is one, else home; `~`, `~/x` -> home; relative -> below
 // home, cleaned; absolute -> unchanged. Errors: invalid_argument for `~name`, a NUL byte, text that
@@ -38,4 +38,4 @@ std::string os_error_text(int err);
 // "<operation> <path>: <text>" with `code`.
 Error os_error(Errc code, std::string_view operation, std::string_view path, int err);
 
-}  // namespace atoll::agent
+}  // namespace atl::agent

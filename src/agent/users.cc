@@ -9,7 +9,7 @@
 
 #include "base/encoding.h"
 
-namespace atoll::agent {
+namespace atl::agent {
 namespace {
 
 constexpr std::size_t kMaxTableBytes = 8 << 20;
@@ -177,4 +177,4 @@ Result<User> select_user(std::string_view authorization, std::string_view defaul
   return user;
 }
 
-}  // namespace atoll::agent
+}  // namespace atl::agent

@@ -17,7 +17,7 @@
 
 #include "base/result.h"
 
-namespace atoll::agent {
+namespace atl::agent {
 
 struct User {
   std::string name;
@@ -80,4 +80,4 @@ std::optional<std::string> basic_username(std::string_view authorization);
 // Errors: unauthenticated "invalid username: '<name>'".
 Result<User> select_user(std::string_view authorization, std::string_view default_user);
 
-}  // namespace atoll::agent
+}  // namespace atl::agent
