@@ -1,0 +1,220 @@
+#include "sys/files.h"
+
+#include <dirent.h>
+#include <linux/fs.h>
+#include <linux/openat2.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
+#include <memory>
+
+namespace atl::sys {
+namespace {
+
+constexpr int kMaxDepth = 512;
+
+Result<void> remove_entries(UniqueFd dir, dev_t device, int depth);
+
+Result<void> remove_entry(const UniqueFd& dir, const std::string& name, dev_t device, int depth) {
+  if (::unlinkat(dir.get(), name.c_str(), 0) == 0 || errno == ENOENT) return {};
+  if (errno != EISDIR && errno != EPERM) return errno_error(name);
+  UniqueFd child(
+      ::openat(dir.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!child) return errno_error(name);
+  struct stat info{};
+  if (::fstat(child.get(), &info) != 0) return errno_error(name);
+  if (info.st_dev != device)
+    return make_error(Errc::failed_precondition, name + " is on another filesystem");
+  ATOLL_TRY(remove_entries(std::move(child), device, depth + 1));
+  if (::unlinkat(dir.get(), name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT)
+    return errno_error(name);
+  return {};
+}
+
+Result<void> remove_entries(UniqueFd dir, dev_t device, int depth) {
+  if (depth > kMaxDepth) return make_error(Errc::out_of_range, "directories nested too deep");
+  ATOLL_TRY_ASSIGN(std::vector<std::string> names, list_dir(dir));
+  for (const std::string& name : names) {
+    ATOLL_TRY(remove_entry(dir, name, device, depth));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<UniqueFd> open_trusted(const std::string& path, int flags, mode_t mode) {
+  UniqueFd fd(::open(path.c_str(), flags | O_CLOEXEC, mode));
+  if (!fd) return errno_error("open " + path);
+  return fd;
+}
+
+Result<UniqueFd> open_beneath(const UniqueFd& dir, const std::string& path, int flags,
+                              mode_t mode) {
+  open_how how{};
+  how.flags = std::uint64_t(std::uint32_t(flags | O_CLOEXEC));
+  how.mode = (flags & O_CREAT) != 0 ? mode : 0;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+  // openat2 gives up with EAGAIN when a rename elsewhere made the walk ambiguous.
+  for (int attempt = 0;; ++attempt) {
+    const long fd =
+        ::syscall(SYS_openat2, dir.get(), path.empty() ? "." : path.c_str(), &how, sizeof(how));
+    if (fd >= 0) return UniqueFd(int(fd));
+    if (errno != EAGAIN || attempt >= 16) return errno_error("open " + path);
+  }
+}
+
+Result<std::string> read_all(const UniqueFd& file, std::size_t limit) {
+  std::string out;
+  char buffer[4096];
+  for (;;) {
+    const ssize_t n = ::read(file.get(), buffer, sizeof(buffer));
+    if (n == 0) return out;
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno_error("read");
+    if (out.size() + std::size_t(n) > limit) return make_error(Errc::out_of_range, "file too long");
+    out.append(buffer, std::size_t(n));
+  }
+}
+
+Result<std::string> read_beneath(const UniqueFd& dir, const std::string& path, std::size_t limit) {
+  ATOLL_TRY_ASSIGN(UniqueFd file, open_beneath(dir, path, O_RDONLY));
+  return read_all(file, limit);
+}
+
+Result<std::string> read_trusted(const std::string& path, std::size_t limit) {
+  ATOLL_TRY_ASSIGN(UniqueFd file, open_trusted(path, O_RDONLY));
+  return read_all(file, limit);
+}
+
+Result<void> write_value(const UniqueFd& file, std::string_view text) {
+  for (;;) {
+    const ssize_t n = ::write(file.get(), text.data(), text.size());
+    if (n == ssize_t(text.size())) return {};
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno_error("write");
+    return make_error(Errc::internal, "short write");
+  }
+}
+
+Result<void> write_beneath(const UniqueFd& dir, const std::string& path, std::string_view text) {
+  ATOLL_TRY_ASSIGN(UniqueFd file, open_beneath(dir, path, O_WRONLY));
+  auto written = write_value(file, text);
+  if (!written) return std::move(written).error().with(path);
+  return {};
+}
+
+Result<void> create_file(const UniqueFd& dir, const std::string& path, std::string_view text,
+                         mode_t mode, uid_t owner) {
+  ATOLL_TRY_ASSIGN(UniqueFd file, open_beneath(dir, path, O_WRONLY | O_CREAT | O_EXCL, 0600));
+  if (!text.empty()) {
+    ATOLL_TRY(write_value(file, text));
+  }
+  if (::fchown(file.get(), owner, owner) != 0) return errno_error("chown " + path);
+  if (::fchmod(file.get(), mode) != 0)
+    return errno_error("chmod " + path);  // exact, whatever the umask
+  return {};
+}
+
+Result<void> make_dir(const UniqueFd& dir, const std::string& name, mode_t mode,
+                      IfExists existing) {
+  if (::mkdirat(dir.get(), name.c_str(), mode) == 0) {
+    ATOLL_TRY_ASSIGN(UniqueFd made, open_beneath(dir, name, O_RDONLY | O_DIRECTORY));
+    if (::fchmod(made.get(), mode) != 0) return errno_error("chmod " + name);
+    return {};
+  }
+  if (errno == EEXIST && existing == IfExists::keep) return {};
+  return errno_error("mkdir " + name);
+}
+
+Result<void> change_owner(const UniqueFd& dir, const std::string& name, uid_t owner) {
+  if (::fchownat(dir.get(), name.c_str(), owner, owner, AT_SYMLINK_NOFOLLOW) != 0)
+    return errno_error("chown " + name);
+  return {};
+}
+
+Result<struct stat> stat_at(const UniqueFd& dir, const std::string& name) {
+  struct stat info{};
+  if (::fstatat(dir.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0)
+    return errno_error("stat " + name);
+  return info;
+}
+
+Result<struct stat> stat_of(const UniqueFd& file) {
+  struct stat info{};
+  if (::fstat(file.get(), &info) != 0) return errno_error("stat");
+  return info;
+}
+
+Result<std::vector<std::string>> list_dir(const UniqueFd& dir) {
+  // A descriptor of its own: fdopendir takes over the one it is given and moves its offset.
+  UniqueFd own(::openat(dir.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!own) return errno_error("open directory");
+  std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(own.get()), ::closedir);
+  if (!stream) return errno_error("fdopendir");
+  own.release();
+  std::vector<std::string> names;
+  for (;;) {
+    errno = 0;
+    const dirent* entry = ::readdir(stream.get());
+    if (entry == nullptr) break;
+    const std::string_view name(entry->d_name);
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  if (errno != 0) return errno_error("readdir");
+  return names;
+}
+
+Result<void> remove_file(const UniqueFd& dir, const std::string& name) {
+  if (::unlinkat(dir.get(), name.c_str(), 0) == 0 || errno == ENOENT) return {};
+  return errno_error("unlink " + name);
+}
+
+Result<void> remove_dir(const UniqueFd& dir, const std::string& name) {
+  if (::unlinkat(dir.get(), name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT) return {};
+  return errno_error("rmdir " + name);
+}
+
+Result<void> remove_tree(const UniqueFd& dir, const std::string& name) {
+  struct stat info{};
+  if (::fstatat(dir.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (errno == ENOENT) return {};
+    return errno_error("stat " + name);
+  }
+  return remove_entry(dir, name, info.st_dev, 0);
+}
+
+Result<void> copy_sparse(const UniqueFd& from, const UniqueFd& to) {
+  if (::ioctl(to.get(), FICLONE, from.get()) == 0) return {};
+  ATOLL_TRY_ASSIGN(struct stat info, stat_of(from));
+  if (::ftruncate(to.get(), info.st_size) != 0) return errno_error("ftruncate");
+  off_t position = 0;
+  while (position < info.st_size) {
+    off_t begin = ::lseek(from.get(), position, SEEK_DATA);
+    if (begin < 0 && errno == ENXIO) break;  // only a hole is left
+    if (begin < 0) return errno_error("lseek");
+    const off_t end = ::lseek(from.get(), begin, SEEK_HOLE);
+    if (end < 0) return errno_error("lseek");
+    off_t target = begin;
+    while (begin < end) {
+      const ssize_t n =
+          ::copy_file_range(from.get(), &begin, to.get(), &target, std::size_t(end - begin), 0);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return errno_error("copy_file_range");
+      if (n == 0) return make_error(Errc::data_loss, "the file shrank while it was copied");
+    }
+    position = end;
+  }
+  return {};
+}
+
+Result<FileLock> FileLock::acquire(const UniqueFd& dir, const std::string& name) {
+  ATOLL_TRY_ASSIGN(UniqueFd file, open_beneath(dir, name, O_RDWR | O_CREAT, 0600));
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return FileLock(std::move(file));
+  if (errno == EWOULDBLOCK)
+    return make_error(Errc::failed_precondition, name + " is held by another process");
+  return errno_error("flock " + name);
+}
+
+}  // namespace atl::sys

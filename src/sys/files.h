@@ -1,0 +1,69 @@
+// Files by descriptor: opening without following symbolic links, kernel files, sparse copies,
+// removal of trees, locks.
+//
+// Paths below a directory descriptor are resolved by openat2 with RESOLVE_BENEATH |
+// RESOLVE_NO_SYMLINKS: neither "..", nor a link, nor a magic link of /proc leads out or elsewhere.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "sys/fd.h"
+
+namespace atl::sys {
+
+// An absolute path that the administrator gave us or that the kernel defines.
+Result<UniqueFd> open_trusted(const std::string& path, int flags, mode_t mode = 0);
+// A path below `dir`, as said above. An empty path reopens the directory itself.
+Result<UniqueFd> open_beneath(const UniqueFd& dir, const std::string& path, int flags,
+                              mode_t mode = 0);
+
+// At most `limit` bytes; a longer file is an error (out_of_range).
+Result<std::string> read_all(const UniqueFd& file, std::size_t limit);
+Result<std::string> read_beneath(const UniqueFd& dir, const std::string& path,
+                                 std::size_t limit = 1 << 20);
+Result<std::string> read_trusted(const std::string& path, std::size_t limit = 1 << 20);
+// One write(2) of the whole text, as files of the kernel want it.
+Result<void> write_value(const UniqueFd& file, std::string_view text);
+Result<void> write_beneath(const UniqueFd& dir, const std::string& path, std::string_view text);
+// Creates (never replaces) a file with content and mode; `owner` as uid and gid.
+Result<void> create_file(const UniqueFd& dir, const std::string& path, std::string_view text,
+                         mode_t mode, uid_t owner);
+
+enum class IfExists { fail, keep };
+Result<void> make_dir(const UniqueFd& dir, const std::string& name, mode_t mode, IfExists existing);
+Result<void> change_owner(const UniqueFd& dir, const std::string& name,
+                          uid_t owner);  // uid and gid; not through links
+Result<struct stat> stat_at(const UniqueFd& dir, const std::string& name);  // not through links
+Result<struct stat> stat_of(const UniqueFd& file);
+// Names in a directory, without "." and "..".
+Result<std::vector<std::string>> list_dir(const UniqueFd& dir);
+Result<void> remove_file(const UniqueFd& dir,
+                         const std::string& name);                      // fine if it does not exist
+Result<void> remove_dir(const UniqueFd& dir, const std::string& name);  // fine if it does not exist
+// Removes `name` below `dir` with all that is in it; does not cross into other filesystems; fine if
+// it does not exist.
+Result<void> remove_tree(const UniqueFd& dir, const std::string& name);
+
+// Makes `to` (empty) a copy of `from` in which holes stay holes; shares the blocks where the
+// filesystem can.
+Result<void> copy_sparse(const UniqueFd& from, const UniqueFd& to);
+
+// An exclusive flock(2), held until destruction. Held by another: failed_precondition.
+class FileLock {
+ public:
+  static Result<FileLock> acquire(const UniqueFd& dir, const std::string& name);
+
+ private:
+  explicit FileLock(UniqueFd file) : file_(std::move(file)) {}
+  UniqueFd file_;
+};
+
+}  // namespace atl::sys
