@@ -33,10 +33,14 @@
 
 namespace atl::engine {
 
+// Why a sandbox ended, for the audit log.
+enum class KillReason { request, expired, died, shutdown };
+
 enum class AtShutdown { kill_sandboxes, leave_sandboxes };
 
 struct EngineOptions {
-  std::filesystem::path home;  // templates/ and keys/ are read below it
+  std::filesystem::path home;       // keys/ is read below it
+  std::filesystem::path templates;  // directory of templates; empty: home/templates
   std::string domain;          // told to clients; empty: none
   std::size_t max_sandboxes = 1000;
   std::size_t max_creates_in_flight = 256;
@@ -94,13 +98,14 @@ class Engine {
 
   templates::Catalog& templates() { return templates_; }
   const EngineOptions& options() const { return options_; }
+  // The wall clock was set: ends are looked at again now.
+  void clock_changed();
   bool accepting() const;
   std::size_t live() const;
 
  private:
   struct Sandbox;
   using SandboxPtr = std::shared_ptr<Sandbox>;
-  enum class KillReason { request, expired, shutdown };
 
   Engine(net::asio::io_context& io, store::Store& store, runtime::Runtime& runtime,
          EngineOptions options, Tokens tokens);
@@ -113,13 +118,17 @@ class Engine {
   void begin_kill_locked(const SandboxPtr& sandbox, KillReason reason);
   net::Task<void> run_kill(SandboxPtr sandbox);
   net::Task<Result<void>> destroy(SandboxId id);
+  // False: given up, because the server shuts down.
+  net::Task<bool> destroy_until_gone(SandboxId id);
+  net::Task<void> destroy_leftover(SandboxId id);
+  void on_agent_exit(const SandboxId& id);
   void set_state_locked(Sandbox& sandbox, Event event);
   void drop(const SandboxPtr& sandbox);
 
-  net::Task<void> remove_leftovers();
+  net::Task<Result<void>> remove_leftovers();
   net::Task<void> expiry_loop();
   net::Task<void> housekeeping_loop();
-  void wake_expiry();
+  void wake_expiry_locked();
 
   Result<SandboxPtr> find_locked(const Caller& caller, const SandboxId& id) const;
   Result<void> move_end_locked(Sandbox& sandbox, Timestamp end);
