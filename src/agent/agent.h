@@ -53,8 +53,9 @@ class Agent {
 // ---- the parts, each in its own files ----
 class ProcessManager;
 
-// /process.Process/*
-void register_process(rpc::Router& router, AgentState& state, ProcessManager& processes);
+// /process.Process/*; `path` is the PATH of processes that ask for none.
+void register_process(rpc::Router& router, AgentState& state, ProcessManager& processes,
+                      std::string path);
 // /filesystem.Filesystem/*
 void register_filesystem(rpc::Router& router, AgentState& state);
 // /files and /files/compose; false = another path, nothing sent. Checks its own authentication on

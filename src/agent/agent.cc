@@ -1,0 +1,184 @@
+#include "agent/agent.h"
+
+#include "agent/auth.h"
+#include "agent/cors.h"
+#include "agent/dial.h"
+#include "agent/http_glue.h"
+#include "agent/metrics.h"
+#include "agent/process_manager.h"
+#include "agent/reaper.h"
+#include "base/log.h"
+#include "net/http_server.h"
+
+namespace atl::agent {
+namespace {
+
+constexpr std::string_view kHostListener = "host";
+constexpr std::string_view kTcpListener = "tcp";
+constexpr std::size_t kMaxInitBody = 4 << 20;
+
+net::ServerOptions server_options() {
+  net::ServerOptions options;
+  options.error_body = plain_error_body;
+  return options;
+}
+
+}  // namespace
+
+struct Agent::Impl {
+  Impl(net::asio::io_context& io, AgentOptions given)
+      : options(std::move(given)),
+        state(options.default_user),
+        reaper(io),
+        processes(io, reaper),
+        metrics(state),
+        server(io, server_options(), [this](net::Exchange& exchange) { return handle(exchange); }) {
+    register_process(router, state, processes, options.path);
+    register_filesystem(router, state);
+  }
+
+  // CORS first: a page must be able to read errors too.
+  net::Task<void> handle(net::Exchange& exchange) {
+    if (exchange.request.method == "CONNECT") {
+      co_await dial(exchange);
+    } else if (is_preflight(exchange.request)) {
+      co_await answer_preflight(exchange);
+    } else if (exchange.request.headers.has("Origin")) {
+      CorsExchange wrapped(exchange);
+      co_await authorize(wrapped);
+    } else {
+      co_await authorize(exchange);
+    }
+  }
+
+  bool trusts(const net::Exchange& exchange) const {
+    return exchange.listener == kHostListener ||
+           options.control_plane == ControlPlane::any_listener;
+  }
+
+  net::Task<void> dial(net::Exchange& exchange) {
+    if (exchange.listener != kHostListener) {
+      co_await send_plain_error(exchange, 405, "method not allowed");
+      co_return;
+    }
+    co_await handle_dial(exchange);
+  }
+
+  net::Task<void> authorize(net::Exchange& exchange) {
+    if (is_control_plane_route(exchange.request.path()) && !trusts(exchange)) {
+      co_await send_plain_error(exchange, 404, "page not found");
+      co_return;
+    }
+    if (!is_token_accepted(state, exchange.request)) {
+      co_await send_plain_error(exchange, 401, std::string(kUnauthorized));
+      co_return;
+    }
+    if (const auto user = check_basic_user(exchange.request); !user.ok()) {
+      co_await rpc::send_error(exchange, user.error());
+      co_return;
+    }
+    co_await route(exchange);
+  }
+
+  net::Task<void> route(net::Exchange& exchange) {
+    auto call = router.handle(exchange);
+    if (co_await std::move(call)) co_return;
+    auto files = handle_files(exchange, state);
+    if (co_await std::move(files)) co_return;
+    const std::string_view path = exchange.request.path();
+    const std::string_view method = exchange.request.method;
+    const bool get = method == "GET" || method == "HEAD";
+    if (path == "/health" || path == "/metrics" || path == "/envs") {
+      if (!get) {
+        co_await send_plain_error(exchange, 405, "method not allowed", {{"Allow", "GET"}});
+      } else if (path == "/health") {
+        co_await send_empty(exchange, 204, {{"Cache-Control", "no-store"}});
+      } else if (path == "/metrics") {
+        co_await send_json(exchange, 200, metrics.collect(), {{"Cache-Control", "no-store"}});
+      } else {
+        co_await send_json(exchange, 200, variables(), {{"Cache-Control", "no-store"}});
+      }
+    } else if (path == "/init") {
+      co_await init(exchange);
+    } else {
+      co_await send_plain_error(exchange, 404, "page not found");
+    }
+  }
+
+  json::object variables() const {
+    json::object out;
+    for (const auto& [name, value] : state.env_vars()) out[name] = value;
+    return out;
+  }
+
+  net::Task<void> init(net::Exchange& exchange) {
+    if (exchange.request.method != "POST") {
+      co_await send_plain_error(exchange, 405, "method not allowed", {{"Allow", "POST"}});
+      co_return;
+    }
+    auto reading = exchange.body.read_all(kMaxInitBody);
+    const auto body = co_await std::move(reading);
+    if (!body.ok()) {
+      co_await send_plain_error(exchange, body.error().code == Errc::resource_exhausted ? 413 : 400,
+                                body.error().message);
+      co_return;
+    }
+    auto request = parse_init(*body);
+    if (!request.ok()) {
+      co_await send_plain_error(exchange, 400, request.error().message);
+      co_return;
+    }
+    // The host's word needs no proof; from anywhere else, whoever knows the token may change
+    // things.
+    if (exchange.listener != kHostListener &&
+        !state.token_matches(request->access_token.value_or("")) &&
+        !state.token_matches(exchange.request.headers.get("X-Access-Token"))) {
+      co_await send_plain_error(exchange, 401, "access token validation failed");
+      co_return;
+    }
+    if (state.apply(*std::move(request))) {
+      if (const auto written = write_marker_files(state, options.marker_directory); !written.ok()) {
+        log::warn("cannot write the marker files", {{"error", written.error().message}});
+      }
+    }
+    co_await send_empty(
+        exchange, 204,
+        {{"Cache-Control", "no-store"}, {"X-Envd-Version", std::string(kEnvdVersion)}});
+  }
+
+  AgentOptions options;
+  AgentState state;
+  Reaper reaper;
+  ProcessManager processes;
+  Metrics metrics;
+  rpc::Router router;
+  net::HttpServer server;
+  std::uint16_t port = 0;
+};
+
+Agent::Agent(net::asio::io_context& io, AgentOptions options)
+    : impl_(std::make_unique<Impl>(io, std::move(options))) {}
+Agent::~Agent() = default;
+
+Result<void> Agent::start() {
+  ATOLL_TRY(impl_->reaper.start());
+  if (impl_->options.listen_fd) {
+    ATOLL_TRY(impl_->server.listen_fd(*impl_->options.listen_fd, std::string(kHostListener)));
+  }
+  if (impl_->options.port) {
+    const std::string port = std::to_string(*impl_->options.port);
+    // Both families by one socket, unless the kernel has no IPv6.
+    auto bound = impl_->server.listen_tcp("[::]:" + port, std::string(kTcpListener));
+    if (!bound.ok() && bound.error().sys_errno != EADDRINUSE) {
+      bound = impl_->server.listen_tcp("0.0.0.0:" + port, std::string(kTcpListener));
+    }
+    if (!bound.ok()) return std::move(bound).error();
+    impl_->port = *bound;
+  }
+  return {};
+}
+
+std::uint16_t Agent::port() const { return impl_->port; }
+AgentState& Agent::state() { return impl_->state; }
+
+}  // namespace atl::agent
