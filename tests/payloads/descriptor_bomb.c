@@ -1,0 +1,57 @@
+// Opens descriptors without end, in as many processes as it takes; holds them for SECONDS.
+// argv: CAP SECONDS
+#define PAYLOAD_KILLED_IS_BLOCKED
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+#include "payload.h"
+
+static struct {
+  atomic_long count;
+  atomic_int error, done;
+}* shared;
+
+static void attack(int argc, char** argv) {
+  long cap = atol(need(argc, argv, 1));
+  int seconds = atoi(need(argc, argv, 2));
+  struct rlimit limit;
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+  shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  printf("HOLDING\n");
+  fflush(stdout);
+  for (int workers = 0; workers < 256 && shared->count < cap; ++workers) {
+    pid_t child = fork();
+    if (child < 0) {
+      atomic_store(&shared->error, errno);
+      break;
+    }
+    if (child == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      int before = shared->done;
+      while (shared->count < cap) {
+        if (open("/dev/null", O_RDONLY) < 0) {
+          atomic_store(&shared->error, errno);
+          break;
+        }
+        atomic_fetch_add(&shared->count, 1);
+      }
+      atomic_store(&shared->done, before + 1);
+      for (;;) pause();
+    }
+    for (int i = 0; i < 200 && shared->done <= workers; ++i) {
+      usleep(50000);
+      if (waitpid(child, NULL, WNOHANG) == child) {
+        blocked_because("SIGKILL stopped at %ld descriptors", (long)shared->count);
+      }
+    }
+    if (shared->error == ENFILE || shared->error == ENOMEM) break;
+  }
+  sleep((unsigned)seconds);
+  if (shared->count >= cap) succeeded("%ld descriptors", (long)shared->count);
+  blocked_because("%s stopped at %ld descriptors", strerrorname_np(shared->error),
+                  (long)shared->count);
+}

@@ -1,0 +1,12 @@
+// Gains capabilities beyond the documented ones by executing a binary that is set-uid root.
+// argv: ALLOWED_CAPABILITIES (hex mask)
+#include "regain.h"
+
+static void attack(int argc, char** argv) {
+  uint64_t allowed = strtoull(need(argc, argv, 1), NULL, 16);
+  if (argc > 2) report_capabilities(allowed);
+  const char* copy = copy_of_self();
+  if (chown(copy, 0, 0)) inconclusive("needs root to prepare: %s", strerror(errno));
+  if (chmod(copy, 04755)) blocked(errno);
+  exec_as_nobody(copy, argv[1]);
+}
