@@ -41,7 +41,7 @@ enum class AtShutdown { kill_sandboxes, leave_sandboxes };
 struct EngineOptions {
   std::filesystem::path home;       // keys/ is read below it
   std::filesystem::path templates;  // directory of templates; empty: home/templates
-  std::string domain;          // told to clients; empty: none
+  std::string domain;               // told to clients; empty: none
   std::size_t max_sandboxes = 1000;
   std::size_t max_creates_in_flight = 256;
   std::uint32_t max_connections_per_sandbox = 0;  // 0: no limit

@@ -14,7 +14,7 @@ namespace atl::engine {
 
 class SideTask {
  public:
-  // Starts when the owner next suspends.
+  // Runs at once, until it first has to wait.
   SideTask(const net::asio::any_io_executor& strand, net::Task<void> body);
   SideTask(const SideTask&) = delete;
   SideTask& operator=(const SideTask&) = delete;

@@ -1,0 +1,92 @@
+#include "engine/route.h"
+
+#include <utility>
+
+#include "store/crypto.h"
+
+namespace atl::engine {
+
+Route::Subscription& Route::Subscription::operator=(Subscription&& other) noexcept {
+  if (this != &other) {
+    drop();
+    route_ = std::move(other.route_);
+    key_ = other.key_;
+  }
+  return *this;
+}
+
+void Route::Subscription::drop() {
+  if (auto route = std::exchange(route_, nullptr)) {
+    std::lock_guard lock(route->mutex_);
+    route->callbacks_.erase(key_);
+  }
+}
+
+Route::Subscription Route::subscribe(const std::shared_ptr<Route>& route,
+                                     std::function<void()> on_death) {
+  Subscription subscription;
+  {
+    std::lock_guard lock(route->mutex_);
+    if (!route->dead()) {
+      subscription.route_ = route;
+      subscription.key_ = route->next_key_++;
+      route->callbacks_.emplace(subscription.key_, std::move(on_death));
+      return subscription;
+    }
+  }
+  on_death();
+  return subscription;
+}
+
+void Route::die() {
+  std::unordered_map<std::uint64_t, std::function<void()>> callbacks;
+  {
+    std::lock_guard lock(mutex_);
+    if (dead_.exchange(true, std::memory_order_acq_rel)) return;
+    callbacks.swap(callbacks_);
+  }
+  for (auto& [key, callback] : callbacks) callback();
+}
+
+bool Route::enter() {
+  const std::uint32_t before = connections_.fetch_add(1, std::memory_order_relaxed);
+  if (spec_.max_connections == 0 || before < spec_.max_connections) return true;
+  leave();
+  return false;
+}
+
+void RouteTable::add(std::shared_ptr<Route> route) {
+  std::unique_lock lock(mutex_);
+  if (const std::string& token = route->spec().access_token; !token.empty()) {
+    by_token_hash_.insert_or_assign(sha256_hex(token), route->id());
+  }
+  by_id_.insert_or_assign(route->id(), std::move(route));
+}
+
+void RouteTable::remove(const SandboxId& id) {
+  std::unique_lock lock(mutex_);
+  const auto found = by_id_.find(id);
+  if (found == by_id_.end()) return;
+  if (const std::string& token = found->second->spec().access_token; !token.empty()) {
+    by_token_hash_.erase(sha256_hex(token));
+  }
+  by_id_.erase(found);
+}
+
+std::shared_ptr<Route> RouteTable::find(const SandboxId& id) const {
+  std::shared_lock lock(mutex_);
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<Route> RouteTable::find_by_access_token(std::string_view token) const {
+  if (token.empty() || token.size() > 256) return nullptr;
+  const std::string hash = sha256_hex(token);
+  std::shared_lock lock(mutex_);
+  const auto found = by_token_hash_.find(hash);
+  if (found == by_token_hash_.end()) return nullptr;
+  const auto route = by_id_.find(found->second);
+  return route == by_id_.end() ? nullptr : route->second;
+}
+
+}  // namespace atl::engine

@@ -1,0 +1,67 @@
+// A Runtime for unit tests: its "sandboxes" are HTTP servers of this process. Only tests link it.
+//
+// Each sandbox has an agent that answers /init and /health, opens tunnels on CONNECT to the ports
+// that a test opened, and gives every other request to the handler that the test set.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "net/http_server.h"
+#include "runtime/runtime.h"
+
+namespace atl::engine::testing {
+
+class FakeRuntime final : public runtime::Runtime {
+ public:
+  explicit FakeRuntime(net::asio::io_context& io) : io_(io) {}
+
+  net::Task<Result<runtime::Created>> create(runtime::SandboxSpec spec) override;
+  net::Task<Result<void>> destroy(SandboxId id) override;
+  net::Task<Result<void>> freeze(SandboxId id) override;
+  net::Task<Result<void>> thaw(SandboxId id) override;
+  net::Task<Result<std::vector<SandboxId>>> list() override;
+  net::Task<Result<std::unique_ptr<net::Stream>>> connect_agent(SandboxId id) override;
+  void on_exit(std::function<void(runtime::ExitNotice)> handler) override;
+
+  // ---- what a test sets before, or looks at after ----
+  net::Handler handler;                     // requests other than /init, /health and CONNECT
+  std::map<int, std::uint16_t> open_ports;  // port in the sandbox -> TCP port of the test
+  std::chrono::milliseconds create_takes{0};
+  int failing_creates = 0;
+  int failing_destroys = 0;
+  int init_status = 204;
+
+  void add_leftover(const SandboxId& id);
+  void exit(const SandboxId& id);
+  std::set<std::string> alive() const;
+  std::vector<std::string> inits() const;
+  std::vector<runtime::SandboxSpec> specs() const;
+  int dials() const;
+  int connects() const;  // CONNECT requests that agents got
+
+ private:
+  struct Agent {
+    std::unique_ptr<net::HttpServer> server;
+    std::uint16_t port = 0;
+  };
+  net::Task<void> answer(net::Exchange& exchange);
+  net::Task<void> tunnel(net::Exchange& exchange);
+
+  net::asio::io_context& io_;
+  mutable std::mutex mutex_;
+  std::map<SandboxId, std::shared_ptr<Agent>> agents_;
+  std::vector<std::string> inits_;
+  std::vector<runtime::SandboxSpec> specs_;
+  std::function<void(runtime::ExitNotice)> on_exit_;
+  int dials_ = 0;
+  int connects_ = 0;
+};
+
+}  // namespace atl::engine::testing

@@ -1,0 +1,64 @@
+#include "engine/testing/fixture.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+namespace atl::engine::testing {
+
+namespace fs = std::filesystem;
+
+Home::Home() {
+  std::string pattern = (fs::temp_directory_path() / "atoll-home-XXXXXX").string();
+  path_ = mkdtemp(pattern.data());
+  fs::create_directories(path_ / "templates" / "base-1");
+  std::ofstream(path_ / "templates" / "base-1" / "manifest.json")
+      << R"({"version":1,"templateID":")" << kTemplateId
+      << R"(","names":["base"],"buildID":"3f1f64b4-0000-4000-8000-000000000001","cpuCount":2,"memoryMB":512,)"
+      << R"("diskMB":1024,"envdVersion":"0.6.13","createdAt":"2026-01-01T00:00:00Z","defaultUser":"user"})";
+}
+
+Home::~Home() { fs::remove_all(path_); }
+
+Threads::Threads(int count) : work_(net::asio::make_work_guard(io)) {
+  for (int i = 0; i < count; ++i) {
+    threads_.emplace_back([this] { io.run(); });
+  }
+}
+
+Threads::~Threads() {
+  work_.reset();
+  io.stop();
+  for (auto& thread : threads_) thread.join();
+}
+
+Fixture::Fixture(EngineOptions options, bool start) : runtime(threads.io) {
+  auto opened = store::Store::open((home.path() / "state.db").string());
+  EXPECT_TRUE(opened.ok());
+  store = std::move(opened).value();
+  key = std::move(store::create_key(*store, store->default_team().id, "test")).value();
+  options.home = home.path();
+  auto made = Engine::create(threads.io, *store, runtime, std::move(options));
+  EXPECT_TRUE(made.ok());
+  engine = std::move(made).value();
+  if (start) EXPECT_TRUE(run(engine->start()).ok());
+}
+
+Fixture::~Fixture() { run(engine->shutdown(std::chrono::milliseconds(5'000))); }
+
+CreateCommand Fixture::command() const {
+  CreateCommand command;
+  command.caller = caller();
+  command.timeout = std::chrono::seconds(60);
+  return command;
+}
+
+bool Fixture::eventually(const std::function<bool()>& condition) {
+  for (int i = 0; i < 1000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return condition();
+}
+
+}  // namespace atl::engine::testing
