@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from .server import BUILD, TEMPLATES, StartFailed
+from .server import TEMPLATES, StartFailed, program
 
 PORT = 49983
 SETUP = Path(__file__).with_name("bare-root.sh")
@@ -20,7 +20,7 @@ class BareAgent:
 
     def __init__(self, log, agent=None, rootfs=None):
         self.log = Path(log)
-        self.agent = Path(agent or BUILD / "cmd" / "atoll-agent" / "atoll-agent")
+        self.agent = Path(agent or program("atoll-agent"))
         self.rootfs = Path(rootfs or TEMPLATES / "base" / "rootfs")
         self.process = None
         self.directory = None

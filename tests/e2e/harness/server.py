@@ -12,6 +12,13 @@ from .toolchain import ROOT
 
 BUILD = Path(os.environ.get("ATOLL_BUILD", ROOT / "build" / "release"))
 TEMPLATES = Path(os.environ.get("ATOLL_TEMPLATES", "/var/lib/atoll/templates"))
+
+
+def program(name):
+    """The built binary `name`."""
+    return next((path for path in (BUILD / "bin" / name, BUILD / "cmd" / name / name) if path.exists()), BUILD / "bin" / name)
+
+
 START_LIMIT = 60.0
 STOP_LIMIT = 30.0
 
@@ -26,7 +33,7 @@ class Server:
     def __init__(self, home, log, binary=None, options=()):
         self.home = Path(home)
         self.log = Path(log)
-        self.binary = Path(binary or BUILD / "cmd" / "atoll" / "atoll")
+        self.binary = Path(binary or program("atoll"))
         self.options = list(options)
         self.exports = {}
         self.process = None
