@@ -143,7 +143,7 @@ export class Raw {
       headers: { 'Content-Type': `application/connect+${codec.name}`, 'Connect-Protocol-Version': '1', ...headers },
       body: framed ?? envelope(codec.encode(message)),
     })
-    return { ...answer, ...(answer.status === 200 ? readEnvelopes(answer.body, codec) : { messages: [], end: undefined }) }
+    return Object.assign(answer, answer.status === 200 ? readEnvelopes(answer.body, codec) : { messages: [], end: undefined })
   }
 
   // An open server stream: events arrive in `messages`; `ended` resolves with the end-of-stream object, or rejects when
