@@ -79,11 +79,11 @@ net::Task<Result<bool>> ServerStream::next(google::protobuf::Message& out) {
     co_return make_error(Errc::internal, "unexpected compression of a message");
   if (message.flags & kFlagEndStream) {
     ended_ = true;
-    auto outcome = parse_end_stream(message.payload);
-    if (!outcome.ok()) co_return std::move(outcome).error();
     // The body's last chunk follows; reading past it leaves the connection ready for the next call.
     auto rest = reader_->next();
-    ATOLL_CO_TRY(co_await std::move(rest));
+    const bool at_end = (co_await std::move(rest)).ok();
+    ATOLL_CO_TRY(parse_end_stream(message.payload));
+    if (!at_end) co_return make_error(Errc::unavailable, "the stream broke off after its end");
     co_return false;
   }
   if (message.payload.empty()) {
