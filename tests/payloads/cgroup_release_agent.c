@@ -20,7 +20,7 @@ static void attack(int argc, char** argv) {
       if (!error || is_refusal(errno)) error = errno;
       continue;
     }
-    char path[128];
+    char path[512];
     snprintf(path, sizeof path, "%s/%s", at, ways[i].file);
     int fd = open(path, O_WRONLY);
     umount2(at, MNT_DETACH);

@@ -6,7 +6,7 @@ static void attack(int argc, char** argv) {
   (void)argv;
   const char* at = scratch_dir();
   if (mount("proc", at, "proc", 0, NULL)) blocked(errno);
-  char path[128];
+  char path[512];
   snprintf(path, sizeof path, "%s/sysrq-trigger", at);
   int fd = open(path, O_WRONLY);
   int error = errno;

@@ -4,9 +4,9 @@
 static void attack(int argc, char** argv) {
   const char* type = need(argc, argv, 1);
   const char* at = scratch_dir();
-  char data[512] = "";
+  char data[2048] = "";
   if (!strcmp(type, "overlay")) {
-    char lower[64], upper[64], work[64];
+    char lower[512], upper[512], work[512];
     const char* base = scratch();
     snprintf(lower, sizeof lower, "%s/lower-%d", base, getpid());
     snprintf(upper, sizeof upper, "%s/upper-%d", base, getpid());

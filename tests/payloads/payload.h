@@ -142,8 +142,11 @@ static inline int path_holds(const char* path, const char* text) {
   return r;
 }
 
-// The first place where the caller may create files; payloads make their own files there.
+// The first place where the caller may create files; payloads make their own files there. A control
+// names a place that vanishes with it.
 static inline const char* scratch(void) {
+  const char* given = getenv("PAYLOAD_SCRATCH");
+  if (given) return given;
   static const char* const places[] = {"/tmp", "/var/tmp", "/dev/shm", "/home/user", "."};
   for (size_t i = 0; i < sizeof places / sizeof *places; ++i) {
     if (access(places[i], W_OK | X_OK) == 0) return places[i];
@@ -153,7 +156,7 @@ static inline const char* scratch(void) {
 
 // A fresh directory below scratch(), left to the sandbox or the control to throw away.
 static inline const char* scratch_dir(void) {
-  static char path[64];
+  static char path[256];
   snprintf(path, sizeof path, "%s/payload-XXXXXX", scratch());
   if (!mkdtemp(path)) inconclusive("mkdtemp: %s", strerror(errno));
   return path;

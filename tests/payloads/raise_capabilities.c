@@ -7,7 +7,7 @@
 
 static void attack(int argc, char** argv) {
   uint64_t allowed = strtoull(need(argc, argv, 1), NULL, 16);
-  uint64_t have = effective_capabilities();
+  uint64_t have = permitted_capabilities();
   if (have & ~allowed) succeeded("has capabilities %llx", (unsigned long long)have);
   struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
   struct __user_cap_data_struct data[2];

@@ -22,7 +22,7 @@ static void attack(int argc, char** argv) {
   int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) blocked(errno);
   static char text[65536];
-  ssize_t n = read(fd, text, sizeof text - 1);
+  ssize_t n = read(fd, text, sizeof text - 8);  // some want multiples of 8
   if (n < 0) blocked(errno);
   if (n == 0) blocked_because("EMPTY %s shows nothing", path);
   text[n] = 0;

@@ -8,7 +8,7 @@
 
 #include "payload.h"
 
-static inline uint64_t effective_capabilities(void) {
+static inline uint64_t permitted_capabilities(void) {
   FILE* f = fopen("/proc/self/status", "r");
   if (!f) inconclusive("status: %s", strerror(errno));
   unsigned long long mask = 0;
@@ -18,13 +18,13 @@ static inline uint64_t effective_capabilities(void) {
 }
 
 static inline _Noreturn void report_capabilities(uint64_t allowed) {
-  uint64_t have = effective_capabilities();
+  uint64_t have = permitted_capabilities();
   if (have & ~allowed) succeeded("got capabilities %llx", (unsigned long long)have);
   blocked_because("BOUNDED got %llx and no more", (unsigned long long)have);
 }
 
 static inline const char* copy_of_self(void) {
-  static char path[128];
+  static char path[512];
   const char* dir = scratch_dir();
   chmod(dir, 0755);
   snprintf(path, sizeof path, "%s/copy", dir);
@@ -37,10 +37,8 @@ static inline const char* copy_of_self(void) {
   return path;
 }
 
-static inline _Noreturn void exec_as_nobody(const char* path, const char* mask) {
+static inline void become_nobody(void) {
   if (setgroups(0, NULL) || setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534)) {
     inconclusive("cannot become nobody: %s", strerror(errno));
   }
-  execl(path, path, mask, "report", NULL);
-  blocked(errno);
 }

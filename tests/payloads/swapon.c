@@ -6,7 +6,7 @@
 static void attack(int argc, char** argv) {
   (void)argc;
   (void)argv;
-  char path[128];
+  char path[512];
   snprintf(path, sizeof path, "%s/swap", scratch_dir());
   int fd = open(path, O_CREAT | O_WRONLY, 0600);
   if (fd < 0 || ftruncate(fd, 65536)) inconclusive("cannot make a file");

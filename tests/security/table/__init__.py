@@ -1,0 +1,16 @@
+"""The table of attacks, area by area. A new area is a module with AREA and ROWS, named here."""
+
+from table import api, descriptors, devices, files, identity, kernel, limits, mounts, neighbours, processes, syscalls
+
+AREAS = [files, descriptors, processes, devices, kernel, mounts, syscalls, neighbours, identity, limits, api]
+
+
+def rows():
+    names = set()
+    for module in AREAS:
+        for row in module.ROWS:
+            if row.name in names:
+                raise SystemExit(f"security: two rows are called {row.name}")
+            names.add(row.name)
+            row.area = module.AREA
+            yield row
