@@ -21,9 +21,9 @@ json::object as_json(const store::KeyRecord& key) {
   o["id"] = key.id;
   o["name"] = key.name;
   o["mask"] = masked(key);
-  o["createdAt"] = store::to_rfc3339(key.created_at);
+  o["createdAt"] = to_rfc3339(key.created_at);
   o["lastUsed"] =
-      key.last_used ? json::value(store::to_rfc3339(*key.last_used)) : json::value(nullptr);
+      key.last_used ? json::value(to_rfc3339(*key.last_used)) : json::value(nullptr);
   return o;
 }
 
@@ -66,7 +66,7 @@ Result<int> list(store::Store& store, const KeyOptions& options) {
   fmt::print("{:36}  {:20}  {:16}  {}\n", "ID", "NAME", "KEY", "LAST USED");
   for (const auto& key : keys) {
     fmt::print("{:36}  {:20}  {:16}  {}\n", key.id, key.name, masked(key),
-               key.last_used ? store::to_rfc3339(*key.last_used) : "never");
+               key.last_used ? to_rfc3339(*key.last_used) : "never");
   }
   return 0;
 }
