@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 
 #include <cerrno>
 #include <memory>
@@ -128,8 +129,8 @@ Result<void> make_dir(const UniqueFd& dir, const std::string& name, mode_t mode,
   return errno_error("mkdir " + name);
 }
 
-Result<void> change_owner(const UniqueFd& dir, const std::string& name, uid_t owner) {
-  if (::fchownat(dir.get(), name.c_str(), owner, owner, AT_SYMLINK_NOFOLLOW) != 0)
+Result<void> change_owner(const UniqueFd& dir, const std::string& name, uid_t owner, gid_t group) {
+  if (::fchownat(dir.get(), name.c_str(), owner, group, AT_SYMLINK_NOFOLLOW) != 0)
     return errno_error("chown " + name);
   return {};
 }
@@ -185,6 +186,63 @@ Result<void> remove_tree(const UniqueFd& dir, const std::string& name) {
   return remove_entry(dir, name, info.st_dev, 0);
 }
 
+Result<void> make_symlink(const UniqueFd& dir, const std::string& name, const std::string& target) {
+  if (::symlinkat(target.c_str(), dir.get(), name.c_str()) != 0)
+    return errno_error("symlink " + name);
+  return {};
+}
+
+Result<void> make_device(const UniqueFd& dir, const std::string& name, unsigned major,
+                         unsigned minor, mode_t mode) {
+  if (::mknodat(dir.get(), name.c_str(), S_IFCHR | mode, makedev(major, minor)) != 0)
+    return errno_error("mknod " + name);
+  if (::fchmodat(dir.get(), name.c_str(), mode, 0) != 0) return errno_error("chmod " + name);
+  return {};
+}
+
+Result<void> rename_beneath(const UniqueFd& dir, const std::string& from, const std::string& to) {
+  if (::renameat(dir.get(), from.c_str(), dir.get(), to.c_str()) != 0)
+    return errno_error("rename " + from);
+  return {};
+}
+
+Result<void> set_size(const UniqueFd& file, std::uint64_t bytes) {
+  if (::ftruncate(file.get(), off_t(bytes)) != 0) return errno_error("ftruncate");
+  return {};
+}
+
+Result<void> set_mode(const UniqueFd& file, mode_t mode) {
+  if (::fchmod(file.get(), mode) != 0) return errno_error("chmod");
+  return {};
+}
+
+Result<void> flush_to_disk(const UniqueFd& file) {
+  if (::fsync(file.get()) != 0) return errno_error("fsync");
+  return {};
+}
+
+Presence presence_of(const std::string& path) {
+  if (::access(path.c_str(), F_OK) == 0) return Presence::present;
+  return errno == ENOENT ? Presence::absent : Presence::unknown;
+}
+
+bool is_executable(const std::string& path) { return ::access(path.c_str(), X_OK) == 0; }
+
+std::string path_of(const UniqueFd& file) {
+  return "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file.get());
+}
+
+Result<void> copy_content(const UniqueFd& from, const UniqueFd& to) {
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t n = ::read(from.get(), buffer, sizeof(buffer));
+    if (n == 0) return {};
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno_error("read");
+    ATOLL_TRY(write_value(to, std::string_view(buffer, std::size_t(n))));
+  }
+}
+
 Result<void> copy_sparse(const UniqueFd& from, const UniqueFd& to) {
   if (::ioctl(to.get(), FICLONE, from.get()) == 0) return {};
   ATOLL_TRY_ASSIGN(struct stat info, stat_of(from));
@@ -209,12 +267,24 @@ Result<void> copy_sparse(const UniqueFd& from, const UniqueFd& to) {
   return {};
 }
 
-Result<FileLock> FileLock::acquire(const UniqueFd& dir, const std::string& name) {
-  ATOLL_TRY_ASSIGN(UniqueFd file, open_beneath(dir, name, O_RDWR | O_CREAT, 0600));
-  if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return FileLock(std::move(file));
-  if (errno == EWOULDBLOCK)
-    return make_error(Errc::failed_precondition, name + " is held by another process");
-  return errno_error("flock " + name);
+Result<FileLock> FileLock::acquire_dir(const UniqueFd& dir, const std::string& name, mode_t mode) {
+  for (int attempt = 0; attempt < 16; ++attempt) {
+    ATOLL_TRY(make_dir(dir, name, mode, IfExists::keep));
+    auto opened = open_beneath(dir, name, O_RDONLY | O_DIRECTORY);
+    if (!opened && opened.error().sys_errno == ENOENT) continue;
+    if (!opened) return std::move(opened).error();
+    if (::flock(opened->get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK)
+        return make_error(Errc::failed_precondition, name + " is held by another process");
+      return errno_error("flock " + name);
+    }
+    // The holder before us may have removed the directory between our open and our lock.
+    ATOLL_TRY_ASSIGN(struct stat mine, stat_of(*opened));
+    auto there = stat_at(dir, name);
+    if (there && there->st_ino == mine.st_ino && there->st_dev == mine.st_dev)
+      return FileLock(std::move(*opened));
+  }
+  return make_error(Errc::aborted, name + " keeps vanishing");
 }
 
 }  // namespace atl::sys

@@ -39,8 +39,8 @@ Result<void> create_file(const UniqueFd& dir, const std::string& path, std::stri
 
 enum class IfExists { fail, keep };
 Result<void> make_dir(const UniqueFd& dir, const std::string& name, mode_t mode, IfExists existing);
-Result<void> change_owner(const UniqueFd& dir, const std::string& name,
-                          uid_t owner);  // uid and gid; not through links
+Result<void> change_owner(const UniqueFd& dir, const std::string& name, uid_t owner,
+                          gid_t group);                                     // not through links
 Result<struct stat> stat_at(const UniqueFd& dir, const std::string& name);  // not through links
 Result<struct stat> stat_of(const UniqueFd& file);
 // Names in a directory, without "." and "..".
@@ -52,6 +52,23 @@ Result<void> remove_dir(const UniqueFd& dir, const std::string& name);  // fine 
 // it does not exist.
 Result<void> remove_tree(const UniqueFd& dir, const std::string& name);
 
+Result<void> make_symlink(const UniqueFd& dir, const std::string& name, const std::string& target);
+// A character device with exactly this mode.
+Result<void> make_device(const UniqueFd& dir, const std::string& name, unsigned major,
+                         unsigned minor, mode_t mode);
+Result<void> rename_beneath(const UniqueFd& dir, const std::string& from, const std::string& to);
+Result<void> set_size(const UniqueFd& file, std::uint64_t bytes);
+Result<void> set_mode(const UniqueFd& file, mode_t mode);
+Result<void> flush_to_disk(const UniqueFd& file);
+enum class Presence { present, absent, unknown };
+Presence presence_of(const std::string& path);
+bool is_executable(const std::string& path);
+// /proc/PID/fd/N: a name for an open file that other programs of the same user can open while it is
+// open here.
+std::string path_of(const UniqueFd& file);
+
+// Appends all of `from` to `to`.
+Result<void> copy_content(const UniqueFd& from, const UniqueFd& to);
 // Makes `to` (empty) a copy of `from` in which holes stay holes; shares the blocks where the
 // filesystem can.
 Result<void> copy_sparse(const UniqueFd& from, const UniqueFd& to);
@@ -59,7 +76,9 @@ Result<void> copy_sparse(const UniqueFd& from, const UniqueFd& to);
 // An exclusive flock(2), held until destruction. Held by another: failed_precondition.
 class FileLock {
  public:
-  static Result<FileLock> acquire(const UniqueFd& dir, const std::string& name);
+  // Locks the directory `name` below `dir` itself; makes it first if need be.
+  static Result<FileLock> acquire_dir(const UniqueFd& dir, const std::string& name, mode_t mode);
+  const UniqueFd& fd() const { return file_; }
 
  private:
   explicit FileLock(UniqueFd file) : file_(std::move(file)) {}

@@ -71,6 +71,14 @@ Result<void> FsContext::set_flag(const std::string& key) {
   return {};
 }
 
+Result<void> FsContext::set_options(
+    const std::vector<std::pair<std::string, std::string>>& options) {
+  for (const auto& [key, value] : options) {
+    ATOLL_TRY(value.empty() ? set_flag(key) : set(key, value));
+  }
+  return {};
+}
+
 Result<void> FsContext::set_fd(const std::string& key, const UniqueFd& fd) {
   if (::fsconfig(fd_.get(), FSCONFIG_SET_FD, key.c_str(), nullptr, fd.get()) != 0)
     return failure("set " + key);

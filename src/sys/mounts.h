@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/result.h"
 #include "sys/fd.h"
@@ -50,6 +52,8 @@ class FsContext {
   static Result<FsContext> open(const std::string& type);
   Result<void> set(const std::string& key, const std::string& value);
   Result<void> set_flag(const std::string& key);
+  // Pairs of key and value; an empty value is a flag.
+  Result<void> set_options(const std::vector<std::pair<std::string, std::string>>& options);
   Result<void> set_fd(const std::string& key, const UniqueFd& fd);
   Result<DetachedMount> mount(MountAttrs attrs);
 

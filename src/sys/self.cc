@@ -23,6 +23,13 @@ Result<UniqueFd> open_null() {
   return fd;
 }
 
+Result<UniqueFd> moved_above(UniqueFd fd, int limit) {
+  if (fd.get() > limit) return fd;
+  UniqueFd moved(::fcntl(fd.get(), F_DUPFD_CLOEXEC, limit + 1));
+  if (!moved) return errno_error("dup");
+  return moved;
+}
+
 Result<void> place_descriptors(std::vector<std::pair<int, int>> fds) {
   int highest = -1;
   for (const auto& [from, to] : fds) highest = std::max(highest, to);

@@ -18,6 +18,8 @@ namespace atl::sys {
 
 Result<UniqueFd> open_null();
 
+// The same open file under a number above `limit`.
+Result<UniqueFd> moved_above(UniqueFd fd, int limit);
 // Puts each {from, to} in place and marks everything above the highest `to` close-on-exec; gaps
 // below it are closed. Sources may overlap targets.
 Result<void> place_descriptors(std::vector<std::pair<int, int>> fds);

@@ -22,10 +22,10 @@
 namespace atl::runtime {
 
 struct WardenOptions {
-  std::string home;         // ATOLL_HOME
-  std::string instance;     // names this server among those of one home: [a-z0-9_-]{1,64}
-  std::string templates;    // directory of templates, shared by several homes; empty: HOME/templates
-                            // (the warden's --templates DIR)
+  std::string home;       // ATOLL_HOME
+  std::string instance;   // names this server among those of one home: [a-z0-9_-]{1,64}
+  std::string templates;  // directory of templates, shared by several homes; empty: HOME/templates
+                          // (the warden's --templates DIR)
   std::string warden_path;  // the atoll-warden binary
   std::string agent_path;  // the static atoll-agent binary; copied once into memory that no sandbox
                            // can write
@@ -58,8 +58,9 @@ class JailRuntime final : public Runtime {
 
   pid_t warden_pid() const;
 
- private:
   class Client;
+
+ private:
   explicit JailRuntime(std::shared_ptr<Client> client);
   std::shared_ptr<Client> client_;
 };

@@ -1,0 +1,153 @@
+#include "runtime/jail/protocol.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace atl::jail::wire {
+namespace {
+
+Error malformed(std::string_view what) {
+  return make_error(Errc::internal, "not a message: " + std::string(what));
+}
+Error invalid(std::string_view what) {
+  return make_error(Errc::invalid_argument, std::string(what));
+}
+
+bool is_id_char(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+}
+bool is_host_char(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-';
+}
+bool is_hex_char(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); }
+
+// A string field holds one NUL-terminated string and nothing behind it.
+template <std::size_t N>
+Result<std::string_view> text_field(const char (&field)[N], std::string_view what) {
+  const std::string_view text = from_field(field);
+  if (text.size() == N) return invalid(std::string(what) + " has no end");
+  if (!std::all_of(field + text.size(), field + N, [](char c) { return c == '\0'; })) {
+    return invalid(std::string(what) + " has bytes behind its end");
+  }
+  return text;
+}
+
+template <std::size_t N>
+Result<void> reserved_field(const std::uint8_t (&field)[N]) {
+  if (!std::all_of(field, field + N, [](std::uint8_t b) { return b == 0; }))
+    return invalid("a reserved field is used");
+  return {};
+}
+
+template <std::size_t N>
+Result<void> id_field(const char (&field)[N], std::string_view what) {
+  ATOLL_TRY_ASSIGN(std::string_view text, text_field(field, what));
+  return validate_id(text, what);
+}
+
+Result<void> range_field(std::uint64_t value, std::uint64_t least, std::uint64_t most,
+                         std::string_view what) {
+  if (value < least || value > most) {
+    return invalid(std::string(what) + " is not between " + std::to_string(least) + " and " +
+                   std::to_string(most));
+  }
+  return {};
+}
+
+Result<void> hostname_field(const char (&field)[kHostnameSize]) {
+  ATOLL_TRY_ASSIGN(std::string_view text, text_field(field, "hostname"));
+  if (text.empty() || text.front() == '-' || text.back() == '-' ||
+      !std::all_of(text.begin(), text.end(), is_host_char)) {
+    return invalid("hostname is not a DNS label");
+  }
+  return {};
+}
+
+Result<void> boot_id_field(const char (&field)[kBootIdSize]) {
+  ATOLL_TRY_ASSIGN(std::string_view text, text_field(field, "boot_id"));
+  bool good = text.size() == kBootIdSize - 1;
+  for (std::size_t i = 0; good && i < text.size(); ++i) {
+    const bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+    good = dash ? text[i] == '-' : is_hex_char(text[i]);
+  }
+  if (!good) return invalid("boot_id is not a UUID in lower case");
+  return {};
+}
+
+// Copies the bytes: a datagram has no alignment.
+template <class T>
+Result<T> read_as(std::span<const std::byte> datagram) {
+  static_assert(is_message<T>);
+  if (datagram.size() != sizeof(T)) return malformed("wrong size");
+  T message;
+  std::memcpy(&message, datagram.data(), sizeof(T));
+  return message;
+}
+
+}  // namespace
+
+Result<void> validate_id(std::string_view id, std::string_view what) {
+  if (id.empty() || id.size() >= kIdSize || !std::all_of(id.begin(), id.end(), is_id_char)) {
+    return invalid(std::string(what) + " is not [a-z0-9_-]{1,64}");
+  }
+  return {};
+}
+
+Result<void> validate(const CreateRequest& plan) {
+  ATOLL_TRY(id_field(plan.id, "id"));
+  ATOLL_TRY(id_field(plan.template_id, "template_id"));
+  ATOLL_TRY(hostname_field(plan.hostname));
+  ATOLL_TRY(boot_id_field(plan.boot_id));
+  ATOLL_TRY(reserved_field(plan.reserved));
+  ATOLL_TRY(range_field(plan.memory_bytes, kMinMemory, kMaxMemory, "memory_bytes"));
+  ATOLL_TRY(range_field(plan.disk_bytes, kMinDisk, kMaxDisk, "disk_bytes"));
+  if (plan.disk_bytes % kDiskUnit != 0) return invalid("disk_bytes is not a multiple of 1 MiB");
+  ATOLL_TRY(range_field(plan.cpu_millis, kMinCpuMillis, kMaxCpuMillis, "cpu_millis"));
+  ATOLL_TRY(range_field(plan.pids, kMinPids, kMaxPids, "pids"));
+  return {};
+}
+
+Result<Request> parse_request(std::span<const std::byte> datagram) {
+  Header header;
+  if (datagram.size() < sizeof(header)) return malformed("too short");
+  std::memcpy(&header, datagram.data(), sizeof(header));
+  if (header.magic != kMagic) return malformed("wrong magic");
+  if (header.version != kVersion) return malformed("version " + std::to_string(header.version));
+  switch (Op(header.op)) {
+    case Op::hello: {
+      ATOLL_TRY_ASSIGN(HelloRequest request, read_as<HelloRequest>(datagram));
+      if (request.reserved != 0) return invalid("a reserved field is used");
+      return Request(request);
+    }
+    case Op::create: {
+      ATOLL_TRY_ASSIGN(CreateRequest request, read_as<CreateRequest>(datagram));
+      ATOLL_TRY(validate(request));
+      return Request(request);
+    }
+    case Op::destroy:
+    case Op::freeze:
+    case Op::thaw:
+    case Op::kill:
+    case Op::agent_dir:
+    case Op::stats: {
+      ATOLL_TRY_ASSIGN(IdRequest request, read_as<IdRequest>(datagram));
+      ATOLL_TRY(id_field(request.id, "id"));
+      ATOLL_TRY(reserved_field(request.reserved));
+      return Request(request);
+    }
+    case Op::list: {
+      ATOLL_TRY_ASSIGN(ListRequest request, read_as<ListRequest>(datagram));
+      ATOLL_TRY_ASSIGN(std::string_view after, text_field(request.after, "after"));
+      if (!after.empty()) {
+        ATOLL_TRY(validate_id(after, "after"));
+      }
+      ATOLL_TRY(reserved_field(request.reserved));
+      return Request(request);
+    }
+    case Op::exited:
+      break;
+  }
+  return malformed("operation " + std::to_string(header.op));
+}
+
+}  // namespace atl::jail::wire

@@ -1,0 +1,62 @@
+// Id ranges: every sandbox of every server on a machine has 65,536 user and group ids of its own.
+//
+// A slot n means the ids n*65536 .. n*65536+65535. A taken slot is a file of that number in one
+// directory for the whole machine, created with O_EXCL, so that servers which know nothing of each
+// other never share a range. Its text names the owner: home, instance and sandbox, one per line.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "sys/fd.h"
+
+namespace atl::jail {
+
+inline constexpr std::uint32_t kFirstSlot = 10000;
+inline constexpr std::uint32_t kEndSlot = 60000;
+
+struct RangeOwner {
+  std::string home;
+  std::string instance;
+  std::string sandbox;
+  bool operator==(const RangeOwner&) const = default;
+};
+
+struct TakenSlot {
+  std::uint32_t slot;
+  std::string sandbox;
+};
+
+class Ranges {
+ public:
+  static Result<Ranges> open(const std::string& directory, std::string home, std::string instance);
+
+  // A free slot, round robin: a range just freed comes back as late as possible.
+  Result<std::uint32_t> take(const std::string& sandbox);
+  Result<void> give_back(std::uint32_t slot);
+  // Slots of this home and instance.
+  Result<std::vector<TakenSlot>> mine() const;
+  // Frees slots whose home no longer exists.
+  void sweep_orphans();
+
+  static uid_t first_id(std::uint32_t slot) { return uid_t(slot) * 65536; }
+
+ private:
+  Ranges(sys::UniqueFd dir, std::string home, std::string instance);
+  Result<RangeOwner> owner_of(const std::string& name) const;
+
+  sys::UniqueFd dir_;
+  std::string home_;
+  std::string instance_;
+  std::uint32_t next_;
+};
+
+// Slot files as text.
+std::string to_text(const RangeOwner& owner);
+Result<RangeOwner> parse_range_owner(std::string_view text);
+
+}  // namespace atl::jail

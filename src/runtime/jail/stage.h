@@ -1,0 +1,23 @@
+// The stage: one read-only tmpfs per warden with what all its sandboxes share: device nodes, an
+// empty directory, the agent's binary. It is attached in the warden's private mount namespace only;
+// sandboxes get read-only copies of parts of it and keep them when the warden is gone.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "sys/fd.h"
+
+namespace atl::jail {
+
+// Names of directories below kStage where the warden and the new process attach something for a
+// moment.
+inline constexpr const char* kStageRoot = "root";
+inline constexpr const char* kStageLower = "lower";
+inline constexpr const char* kStageDisk = "disk";
+
+// Preconditions: root, in a private mount namespace whose mounts do not propagate. `agent_path` is
+// copied.
+Result<void> build_stage(const std::string& agent_path);
+
+}  // namespace atl::jail

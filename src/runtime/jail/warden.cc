@@ -1,0 +1,457 @@
+#include "runtime/jail/warden.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <thread>
+
+#include "base/log.h"
+#include "sys/datagram.h"
+
+namespace atl::jail {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr std::uint64_t kControlToken = 0;
+constexpr seconds kLaunchDeadline{15};
+constexpr seconds kDestroyDeadline{15};
+constexpr seconds kEmptyDeadline{3};
+constexpr seconds kFreezeDeadline{2};
+constexpr std::size_t kMaxLaunches = 256;
+
+wire::Header header_for(wire::Op op, std::uint64_t sequence) {
+  wire::Header header;
+  header.op = std::uint16_t(op);
+  header.sequence = sequence;
+  return header;
+}
+
+void fill(wire::Reply& reply, const Error& error, std::string_view step) {
+  reply.code = std::int32_t(error.code);
+  reply.sys_errno = error.sys_errno;
+  wire::to_field_cut(reply.step, step);
+  wire::to_field_cut(reply.message, error.message);
+}
+
+void fill_times(wire::CreateReply& reply, const Launch& launch) {
+  for (const auto& [name, took] : launch.times()) {
+    if (reply.step_count == wire::kMaxSteps) break;
+    wire::StepEntry& entry = reply.steps[reply.step_count++];
+    wire::to_field_cut(entry.name, name);
+    entry.micros = std::uint32_t(std::min<long long>(took.count(), UINT32_MAX));
+  }
+}
+
+}  // namespace
+
+Warden::Warden(LaunchHost host, sys::FileLock lock, sys::UniqueFd parent, std::string instance,
+               sys::Poller poller)
+    : host_(std::move(host)),
+      lock_(std::move(lock)),
+      parent_(std::move(parent)),
+      instance_(std::move(instance)),
+      poller_(std::move(poller)) {}
+
+Warden::~Warden() {
+  launches_.clear();
+  for (auto& [id, sandbox] : sandboxes_) sandbox.init.release();  // they go on without us
+  host_.cgroups.remove_if_empty();
+  (void)sys::remove_dir(parent_, instance_);  // only if empty
+}
+
+Result<void> Warden::serve(sys::UniqueFd control) {
+  control_ = std::move(control);
+  ATOLL_TRY(poller_.add(control_, kControlToken));
+  while (control_) {
+    ATOLL_TRY_ASSIGN(std::vector<std::uint64_t> ready, poller_.wait(next_timeout()));
+    for (std::uint64_t token : ready) {
+      if (token == kControlToken) {
+        ATOLL_TRY(on_control());
+        continue;
+      }
+      const auto found = watched_.find(token);
+      if (found == watched_.end()) continue;  // ended by an event before it in this round
+      const Watched watched = found->second;
+      ATOLL_TRY(watched.kind == Watched::Kind::launch ? on_launch(watched.id)
+                                                      : on_process_end(watched.id));
+    }
+    ATOLL_TRY(on_deadlines());
+  }
+  return {};
+}
+
+std::optional<milliseconds> Warden::next_timeout() const {
+  Clock::time_point next = Clock::time_point::max();
+  for (const auto& [id, pending] : launches_) next = std::min(next, pending.deadline);
+  for (const auto& [id, sandbox] : sandboxes_) next = std::min(next, sandbox.deadline);
+  if (next == Clock::time_point::max()) return std::nullopt;
+  return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(next - Clock::now()));
+}
+
+// ---- requests
+
+Result<void> Warden::on_control() {
+  auto message = sys::receive_datagram(control_, wire::kMaxDatagram, 0, sys::Wait::yes);
+  if (!message && message.error().sys_errno == ECONNRESET) message = sys::Datagram{};
+  if (!message) return std::move(message).error();
+  if (message->bytes.empty()) {
+    control_.reset();
+    return {};
+  }
+  auto request = wire::parse_request(message->bytes);
+  if (!request && request.error().code == Errc::internal) return std::move(request).error();
+  if (!request) {
+    wire::Header header;
+    std::copy_n(message->bytes.begin(), sizeof(header), reinterpret_cast<std::byte*>(&header));
+    return reply(wire::Op(header.op), header.sequence, std::move(request).error());
+  }
+  return std::visit(
+      [this](const auto& body) -> Result<void> {
+        if (!greeted_ && wire::Op(body.header.op) != wire::Op::hello) {
+          return reply(wire::Op(body.header.op), body.header.sequence,
+                       make_error(Errc::failed_precondition, "hello comes first"));
+        }
+        return handle(body);
+      },
+      *request);
+}
+
+Result<void> Warden::handle(const wire::HelloRequest& request) {
+  greeted_ = true;
+  server_gid_ = request.server_gid;
+  return reply(wire::Op::hello, request.header.sequence, {});
+}
+
+Result<void> Warden::handle(const wire::CreateRequest& request) {
+  LaunchSpec spec = to_launch_spec(request, server_gid_);
+  const std::string id = spec.id;
+  if (launches_.contains(id) || sandboxes_.contains(id)) {
+    return reply(wire::Op::create, request.header.sequence,
+                 make_error(Errc::already_exists, "sandbox " + id + " exists"));
+  }
+  if (launches_.size() >= kMaxLaunches) {
+    return reply(wire::Op::create, request.header.sequence,
+                 make_error(Errc::resource_exhausted, "too many launches at once"));
+  }
+  Pending pending;
+  pending.launch = std::make_unique<Launch>(host_, std::move(spec));
+  pending.sequence = request.header.sequence;
+  pending.deadline = Clock::now() + kLaunchDeadline;
+  auto begun = pending.launch->begin();
+  const auto it = launches_.emplace(id, std::move(pending)).first;
+  if (!begun) return end_launch(it, begun.error());
+  it->second.token = watch(Watched::Kind::launch, id);
+  auto added = poller_.add(it->second.launch->channel(), it->second.token);
+  if (!added) return end_launch(it, added.error());
+  return {};
+}
+
+Result<void> Warden::handle(const wire::IdRequest& request) {
+  const std::string id(wire::from_field(request.id));
+  const wire::Op op = wire::Op(request.header.op);
+  const std::uint64_t sequence = request.header.sequence;
+  const auto found = sandboxes_.find(id);
+  if (found == sandboxes_.end()) {
+    if (launches_.contains(id))
+      return reply(op, sequence,
+                   make_error(Errc::failed_precondition, "sandbox " + id + " is being made"));
+    return reply(op, sequence, make_error(Errc::not_found, "no sandbox " + id));
+  }
+  Sandbox& sandbox = found->second;
+  if (op == wire::Op::destroy) return destroy(id, sandbox, sequence);
+  if (sandbox.removing) return reply(op, sequence, make_error(Errc::not_found, "no sandbox " + id));
+  if (op == wire::Op::stats) return send_stats(id, sequence);
+  if (!sandbox.alive()) {
+    if (op == wire::Op::kill) return reply(op, sequence, {});
+    return reply(op, sequence, make_error(Errc::failed_precondition, "sandbox " + id + " is dead"));
+  }
+  switch (op) {
+    case wire::Op::freeze:
+      return reply(op, sequence, freeze(id, sandbox));
+    case wire::Op::thaw:
+      return reply(op, sequence, thaw(id, sandbox));
+    case wire::Op::kill: {
+      auto killed = kill(sandbox, id);
+      if (!killed) return reply(op, sequence, killed);
+      sandbox.waiting_kill.push_back(sequence);
+      return {};
+    }
+    case wire::Op::agent_dir: {
+      if (!sandbox.control_dir)
+        return reply(op, sequence, make_error(Errc::not_found, "control directory not found"));
+      wire::Reply message;
+      message.header = header_for(op, sequence);
+      return send(message, &sandbox.control_dir);
+    }
+    default:
+      return reply(op, sequence, make_error(Errc::unimplemented, "not an operation on a sandbox"));
+  }
+}
+
+Result<void> Warden::handle(const wire::ListRequest& request) {
+  wire::ListReply message;
+  message.reply.header = header_for(wire::Op::list, request.header.sequence);
+  const std::string after(wire::from_field(request.after));
+  for (auto it = sandboxes_.upper_bound(after); it != sandboxes_.end(); ++it) {
+    if (message.count == wire::kListPage) {
+      message.more = 1;
+      break;
+    }
+    const Sandbox& sandbox = it->second;
+    wire::ListEntry& entry = message.entries[message.count++];
+    wire::to_field_cut(entry.id, it->first);
+    entry.state = std::uint8_t(!sandbox.alive() ? wire::SandboxState::dead
+                               : sandbox.frozen ? wire::SandboxState::frozen
+                                                : wire::SandboxState::running);
+  }
+  return send(message);
+}
+
+Result<void> Warden::destroy(const std::string& id, Sandbox& sandbox, std::uint64_t sequence) {
+  sandbox.waiting_destroy.push_back(sequence);
+  if (sandbox.removing) return {};
+  sandbox.removing = true;
+  sandbox.deadline = Clock::now() + kDestroyDeadline;
+  if (!sandbox.alive()) return finish_removal(id);
+  auto killed = kill(sandbox, id);
+  if (!killed) {
+    log::error("cannot kill a sandbox", {{"sandbox", id}, {"error", killed.error().message}});
+    return finish_removal(id);
+  }
+  return {};
+}
+
+// The end of a pid namespace's first process is the end of all of them.
+Result<void> Warden::kill(Sandbox& sandbox, const std::string& id) {
+  auto sent = sys::signal_pidfd(sandbox.process(), SIGKILL);
+  if (!sent && sent.error().sys_errno != ESRCH) return sent;
+  if (sandbox.frozen) return thaw(id, sandbox);
+  return {};
+}
+
+Result<void> Warden::freeze(const std::string& id, Sandbox& sandbox) {
+  ATOLL_TRY_ASSIGN(sys::Cgroup cgroup, cgroup_of(id));
+  ATOLL_TRY(cgroup.freeze(kFreezeDeadline));
+  sandbox.frozen = true;
+  return {};
+}
+
+Result<void> Warden::thaw(const std::string& id, Sandbox& sandbox) {
+  ATOLL_TRY_ASSIGN(sys::Cgroup cgroup, cgroup_of(id));
+  ATOLL_TRY(cgroup.thaw());
+  sandbox.frozen = false;
+  return {};
+}
+
+Result<void> Warden::send_stats(const std::string& id, std::uint64_t sequence) {
+  auto usage = [&]() -> Result<sys::CgroupUsage> {
+    ATOLL_TRY_ASSIGN(sys::Cgroup cgroup, cgroup_of(id));
+    return cgroup.usage();
+  }();
+  wire::StatsReply message;
+  message.reply.header = header_for(wire::Op::stats, sequence);
+  if (!usage) {
+    fill(message.reply, usage.error(), "");
+    return send(message);
+  }
+  message.memory_bytes = usage->memory_bytes;
+  message.memory_peak_bytes = usage->memory_peak_bytes;
+  message.cpu_micros = usage->cpu_micros;
+  message.pids = usage->pids;
+  message.oom_kills = usage->oom_kills;
+  return send(message);
+}
+
+// ---- events
+
+Result<void> Warden::on_launch(const std::string& id) {
+  const auto it = launches_.find(id);
+  if (it == launches_.end()) return {};
+  auto ready = it->second.launch->advance();
+  if (!ready) return end_launch(it, ready.error());
+  if (!*ready) return {};
+
+  Pending pending = std::move(it->second);
+  poller_.remove(pending.launch->channel());
+  watched_.erase(pending.token);
+  launches_.erase(it);
+  StartedSandbox started = pending.launch->take();
+  Sandbox sandbox;
+  sandbox.slot = started.slot;
+  sandbox.init = std::move(started.init);
+  sandbox.control_dir = std::move(started.control_dir);
+  sandbox.token = watch(Watched::Kind::sandbox, id);
+  const auto& entry = sandboxes_.emplace(id, std::move(sandbox)).first->second;
+  ATOLL_TRY(poller_.add(entry.process(), entry.token));
+  wire::CreateReply message;
+  message.reply.header = header_for(wire::Op::create, pending.sequence);
+  fill_times(message, *pending.launch);
+  return send(message);
+}
+
+Result<void> Warden::end_launch(std::map<std::string, Pending>::iterator it, const Error& error) {
+  const Pending pending = std::move(it->second);
+  launches_.erase(it);
+  if (pending.token != 0) {
+    poller_.remove(pending.launch->channel());
+    watched_.erase(pending.token);
+  }
+  wire::CreateReply message;
+  message.reply.header = header_for(wire::Op::create, pending.sequence);
+  fill(message.reply, error, pending.launch->failed_step());
+  fill_times(message, *pending.launch);
+  const_cast<std::unique_ptr<Launch>&>(pending.launch).reset();  // undone before it is answered
+  return send(message);
+}
+
+Result<void> Warden::on_process_end(const std::string& id) {
+  const auto found = sandboxes_.find(id);
+  if (found == sandboxes_.end() || !found->second.alive()) return {};
+  Sandbox& sandbox = found->second;
+  poller_.remove(sandbox.process());
+  watched_.erase(std::exchange(sandbox.token, 0));
+  wire::ExitedEvent event;
+  event.header = header_for(wire::Op::exited, 0);
+  event.status = -1;  // unknown: the child of a warden before this one
+  if (sandbox.init) {
+    ATOLL_TRY_ASSIGN(std::optional<sys::ExitStatus> status, sandbox.init.wait(milliseconds(0)));
+    if (status) {
+      event.signaled = status->kind == sys::ExitStatus::Kind::signaled ? 1 : 0;
+      event.status = status->value;
+    }
+  }
+  sandbox.pidfd.reset();
+  sandbox.frozen = false;
+  const std::vector<std::uint64_t> waiting = std::exchange(sandbox.waiting_kill, {});
+  for (std::uint64_t sequence : waiting) {
+    ATOLL_TRY(reply(wire::Op::kill, sequence, {}));
+  }
+  if (sandbox.removing) return finish_removal(id);
+  if (!waiting.empty()) return {};
+  wire::to_field_cut(event.id, id);
+  return send(event);
+}
+
+Result<void> Warden::finish_removal(const std::string& id) {
+  Sandbox& sandbox = sandboxes_.at(id);
+  auto removed = remove_all_of(id, sandbox);
+  if (!removed)
+    log::error("cannot remove a sandbox", {{"sandbox", id}, {"error", removed.error().message}});
+  const std::vector<std::uint64_t> waiting = std::exchange(sandbox.waiting_destroy, {});
+  sandbox.removing = false;
+  sandbox.deadline = Clock::time_point::max();
+  if (removed) sandboxes_.erase(id);
+  for (std::uint64_t sequence : waiting) {
+    ATOLL_TRY(reply(wire::Op::destroy, sequence, removed));
+  }
+  return {};
+}
+
+Result<void> Warden::remove_all_of(const std::string& id, Sandbox& sandbox) {
+  ATOLL_TRY_ASSIGN(std::optional<sys::Cgroup> cgroup, host_.cgroups.find(id));
+  if (cgroup) {
+    // Members that are no children of the first process, or all of them if that one is unknown.
+    const auto deadline = Clock::now() + kEmptyDeadline;
+    for (;;) {
+      ATOLL_TRY_ASSIGN(std::vector<pid_t> left, cgroup->processes());
+      if (left.empty()) break;
+      ATOLL_TRY(cgroup->kill_all());
+      if (Clock::now() > deadline)
+        return make_error(Errc::deadline_exceeded, "processes do not end");
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    ATOLL_TRY(cgroup->remove(kEmptyDeadline));
+  }
+  sandbox.control_dir.reset();
+  ATOLL_TRY(sys::remove_tree(host_.sandboxes, id));
+  // Last: until here files and processes carried these ids.
+  if (sandbox.slot) {
+    ATOLL_TRY(host_.ranges.give_back(*sandbox.slot));
+    sandbox.slot.reset();
+  }
+  return {};
+}
+
+Result<void> Warden::on_deadlines() {
+  const auto now = Clock::now();
+  std::vector<std::string> late;
+  for (const auto& [id, pending] : launches_) {
+    if (pending.deadline <= now) late.push_back(id);
+  }
+  for (const std::string& id : late) {
+    ATOLL_TRY(end_launch(launches_.find(id),
+                         make_error(Errc::deadline_exceeded, "the launch took too long")));
+  }
+  for (auto& [id, sandbox] : sandboxes_) {
+    if (sandbox.deadline > now) continue;
+    // It stays marked for removal; whenever its process ends, the rest goes too.
+    sandbox.deadline = Clock::time_point::max();
+    for (std::uint64_t sequence : std::exchange(sandbox.waiting_destroy, {})) {
+      ATOLL_TRY(reply(wire::Op::destroy, sequence,
+                      make_error(Errc::deadline_exceeded, "processes do not end")));
+    }
+  }
+  return {};
+}
+
+// ---- helpers
+
+Result<sys::Cgroup> Warden::cgroup_of(const std::string& id) const {
+  ATOLL_TRY_ASSIGN(std::optional<sys::Cgroup> cgroup, host_.cgroups.find(id));
+  if (!cgroup) return make_error(Errc::not_found, "no cgroup of " + id);
+  return std::move(*cgroup);
+}
+
+template <class Message>
+Result<void> Warden::send(const Message& message, const sys::UniqueFd* fd) {
+  if (!control_) return {};
+  const int number = fd != nullptr ? fd->get() : -1;
+  const std::span<const int> fds = fd != nullptr ? std::span(&number, 1) : std::span<const int>();
+  auto sent = sys::send_datagram(control_, wire::bytes_of(message), fds, sys::Wait::yes);
+  // The server is gone; the loop is about to see the same.
+  if (!sent && (sent.error().sys_errno == EPIPE || sent.error().sys_errno == ECONNRESET)) return {};
+  return sent;
+}
+
+// The body of a failed answer has the shape that the operation's good answer has.
+Result<void> Warden::reply(wire::Op op, std::uint64_t sequence, const Result<void>& outcome) {
+  const auto fill_in = [&](wire::Reply& reply) {
+    reply.header = header_for(op, sequence);
+    if (!outcome) fill(reply, outcome.error(), "");
+  };
+  if (op == wire::Op::create) {
+    wire::CreateReply message;
+    fill_in(message.reply);
+    return send(message);
+  }
+  if (op == wire::Op::list) {
+    wire::ListReply message;
+    fill_in(message.reply);
+    return send(message);
+  }
+  if (op == wire::Op::stats) {
+    wire::StatsReply message;
+    fill_in(message.reply);
+    return send(message);
+  }
+  wire::Reply message;
+  fill_in(message);
+  return send(message);
+}
+
+void refuse_service(const sys::UniqueFd& control, const Error& error) {
+  auto request = sys::receive_datagram(control, wire::kMaxDatagram, 0, sys::Wait::yes);
+  if (!request || request->bytes.size() != sizeof(wire::HelloRequest)) return;
+  wire::Header header;
+  std::copy_n(request->bytes.begin(), sizeof(header), reinterpret_cast<std::byte*>(&header));
+  wire::Reply message;
+  message.header = header_for(wire::Op::hello, header.sequence);
+  fill(message, error, "start");
+  (void)sys::send_datagram(control, wire::bytes_of(message), {},
+                           sys::Wait::yes);  // nobody else is left to tell
+}
+
+}  // namespace atl::jail

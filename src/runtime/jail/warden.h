@@ -1,0 +1,127 @@
+// Warden: what atoll-warden does. One thread, one control socket to the server, no network.
+//
+// Theory of operation. The event loop waits on the control socket, on the report channel of every
+// launch under way and on the pidfd of every sandbox's first process. Nothing waits in line behind
+// a slow sandbox: a launch goes on in its own process after the hand-over, and a destroy is
+// answered when the process has gone. When the control socket closes, the warden exits and leaves
+// the sandboxes as they are; the next one finds them again by their cgroups, directories and id
+// ranges.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/jail/launch.h"
+#include "runtime/jail/protocol.h"
+#include "sys/files.h"
+#include "sys/poller.h"
+
+namespace atl::jail {
+
+struct WardenConfig {
+  std::string home;
+  std::string instance;
+  std::string templates;
+  std::string agent_path;
+  std::string fail_at;            // tests: name of the step that fails
+  bool layers_by_stage = false;   // tests: mount overlays as on kernels that take no descriptors
+  bool unsafe_no_limits = false;  // tests: go on where cgroup controllers are missing
+  std::string cgroup_v2_root;     // tests: use this cgroup2 mount although v1 has the controllers
+};
+
+class Warden {
+ public:
+  // Everything that must be in place before the first sandbox: private mount namespace, stage,
+  // directories, cgroups, filter.
+  static Result<std::unique_ptr<Warden>> create(const WardenConfig& config);
+  ~Warden();
+
+  // Serves until the control socket closes. An error is a broken peer or a broken kernel interface.
+  Result<void> serve(sys::UniqueFd control);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Sandbox {
+    std::optional<std::uint32_t> slot;
+    sys::Child init;          // ours, if this warden made it
+    sys::UniqueFd pidfd;      // of an adopted one
+    std::uint64_t token = 0;  // of its pidfd in the poller; 0 = no process
+    sys::UniqueFd control_dir;
+    bool frozen = false;
+    bool removing = false;
+    std::vector<std::uint64_t> waiting_kill;
+    std::vector<std::uint64_t> waiting_destroy;
+    Clock::time_point deadline = Clock::time_point::max();
+    bool alive() const { return token != 0; }
+    const sys::UniqueFd& process() const { return init ? init.pidfd() : pidfd; }
+  };
+  struct Pending {
+    std::unique_ptr<Launch> launch;
+    std::uint64_t sequence = 0;
+    std::uint64_t token = 0;
+    Clock::time_point deadline;
+  };
+  struct Watched {
+    enum class Kind : std::uint8_t { launch, sandbox } kind;
+    std::string id;
+  };
+
+  Warden(LaunchHost host, sys::FileLock lock, sys::UniqueFd parent, std::string instance,
+         sys::Poller poller);
+
+  Result<void> find_left_behind();
+  Result<Sandbox> adopt(const std::string& id);
+
+  Result<void> on_control();
+  Result<void> handle(const wire::HelloRequest& request);
+  Result<void> handle(const wire::CreateRequest& request);
+  Result<void> handle(const wire::IdRequest& request);
+  Result<void> handle(const wire::ListRequest& request);
+  Result<void> destroy(const std::string& id, Sandbox& sandbox, std::uint64_t sequence);
+  Result<void> kill(Sandbox& sandbox, const std::string& id);
+  Result<void> freeze(const std::string& id, Sandbox& sandbox);
+  Result<void> thaw(const std::string& id, Sandbox& sandbox);
+  Result<void> send_stats(const std::string& id, std::uint64_t sequence);
+
+  Result<void> on_launch(const std::string& id);
+  Result<void> on_process_end(const std::string& id);
+  Result<void> finish_removal(const std::string& id);
+  Result<void> remove_all_of(const std::string& id, Sandbox& sandbox);
+  Result<void> on_deadlines();
+  std::optional<std::chrono::milliseconds> next_timeout() const;
+
+  Result<sys::Cgroup> cgroup_of(const std::string& id) const;
+  Result<void> end_launch(std::map<std::string, Pending>::iterator it, const Error& error);
+  Result<void> reply(wire::Op op, std::uint64_t sequence, const Result<void>& outcome);
+  template <class Message>
+  Result<void> send(const Message& message, const sys::UniqueFd* fd = nullptr);
+  std::uint64_t watch(Watched::Kind kind, const std::string& id) {
+    watched_.emplace(++last_token_, Watched{kind, id});
+    return last_token_;
+  }
+
+  LaunchHost host_;
+  sys::FileLock lock_;
+  sys::UniqueFd parent_;  // HOME/sandboxes
+  std::string instance_;
+  sys::Poller poller_;
+  sys::UniqueFd control_;
+  bool greeted_ = false;
+  gid_t server_gid_ = 0;
+  std::uint64_t last_token_ = 0;
+  std::map<std::uint64_t, Watched> watched_;
+  std::map<std::string, Pending> launches_;
+  std::map<std::string, Sandbox> sandboxes_;
+};
+
+// Waits for the server's hello and answers it with an error: for a warden that could not start.
+void refuse_service(const sys::UniqueFd& control, const Error& error);
+
+}  // namespace atl::jail

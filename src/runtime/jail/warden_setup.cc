@@ -1,0 +1,204 @@
+// The start of a warden: what must be in place before it serves, and what earlier ones left behind.
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <set>
+
+#include "base/log.h"
+#include "runtime/jail/host_checks.h"
+#include "runtime/jail/stage.h"
+#include "runtime/jail/warden.h"
+#include "sys/self.h"
+
+namespace atl::jail {
+namespace {
+
+constexpr const char* kRangesDir = "/run/atoll/ranges";
+constexpr const char* kImagesDir = ".images";
+
+// A directory that root owns and nobody else can write: whoever could would choose what root
+// mounts.
+Result<sys::UniqueFd> own_dir(const sys::UniqueFd& parent, const std::string& name, mode_t mode) {
+  ATOLL_TRY(sys::make_dir(parent, name, mode, sys::IfExists::keep));
+  ATOLL_TRY_ASSIGN(sys::UniqueFd dir, sys::open_beneath(parent, name, O_RDONLY | O_DIRECTORY));
+  ATOLL_TRY_ASSIGN(struct stat info, sys::stat_of(dir));
+  if (info.st_uid != 0 || (info.st_mode & 022) != 0) {
+    return make_error(Errc::failed_precondition,
+                      name + " must belong to root and be writable by nobody else");
+  }
+  return dir;
+}
+
+Result<void> make_run_dirs() {
+  ATOLL_TRY_ASSIGN(sys::UniqueFd run, sys::open_trusted("/run", O_RDONLY | O_DIRECTORY));
+  ATOLL_TRY_ASSIGN(sys::UniqueFd ours, own_dir(run, "atoll", 0755));
+  ATOLL_TRY(own_dir(ours, "ranges", 0700));
+  ATOLL_TRY(own_dir(ours, "stage", 0755));
+  return {};
+}
+
+// Servers of different homes or instances get directories of their own below one `atoll` per
+// hierarchy.
+std::string cgroup_name(const std::string& home, const std::string& instance) {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (char c : home + "\n" + instance) {
+    hash = (hash ^ std::uint8_t(c)) * 0x100000001b3;
+  }
+  constexpr const char* digits = "0123456789abcdef";
+  std::string out;
+  for (int shift = 60; shift >= 0; shift -= 4) out += digits[hash >> shift & 15];
+  return out;
+}
+
+Result<sys::CgroupLayout> find_cgroups(const WardenConfig& config) {
+  if (!config.cgroup_v2_root.empty())
+    return sys::CgroupLayout{sys::CgroupKind::v2, {{config.cgroup_v2_root, {}}}};
+  ATOLL_TRY_ASSIGN(sys::CgroupLayout layout, sys::detect_cgroup_layout());
+  for (const char* controller : {"memory", "pids", "cpu"}) {
+    if (!layout.has(controller)) {
+      return make_error(Errc::failed_precondition,
+                        std::string("no cgroup controller ") + controller);
+    }
+  }
+  return layout;
+}
+
+// The last number of the NSpid line of /proc/PID/status, if it has exactly two: ours and the
+// sandbox's.
+std::optional<int> pid_inside(std::string_view status) {
+  const std::size_t at = status.find("\nNSpid:");
+  if (at == std::string_view::npos) return std::nullopt;
+  std::string_view line = status.substr(at + 7);
+  line = line.substr(0, line.find('\n'));
+  int numbers = 0;
+  int value = 0;
+  bool in_number = false;
+  for (char c : line) {
+    if (c < '0' || c > '9') {
+      in_number = false;
+      continue;
+    }
+    if (!in_number) {
+      ++numbers;
+      value = 0;
+    }
+    in_number = true;
+    value = value * 10 + (c - '0');
+  }
+  return numbers == 2 ? std::optional<int>(value) : std::nullopt;
+}
+
+// The control directory as the sandbox has it mounted. A sandbox can rename what is above it and
+// put something of its own in that place, but it can make nothing that the host's root owns.
+Result<sys::UniqueFd> find_control_dir(pid_t pid) {
+  ATOLL_TRY_ASSIGN(sys::UniqueFd root, sys::open_trusted("/proc/" + std::to_string(pid) + "/root",
+                                                         O_PATH | O_DIRECTORY));
+  ATOLL_TRY_ASSIGN(sys::UniqueFd dir, sys::open_beneath(root, kControlDir, O_PATH | O_DIRECTORY));
+  ATOLL_TRY_ASSIGN(struct stat info, sys::stat_of(dir));
+  ATOLL_TRY_ASSIGN(struct stat socket, sys::stat_at(dir, "agent.sock"));
+  if (info.st_uid != 0 || socket.st_uid != 0 || !S_ISSOCK(socket.st_mode)) {
+    return make_error(Errc::not_found, "control directory not found");
+  }
+  return dir;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Warden>> Warden::create(const WardenConfig& config) {
+  ATOLL_TRY(wire::validate_id(config.instance, "instance"));
+  sys::set_file_mask(077);
+  sys::raise_open_files();
+  ATOLL_TRY(make_run_dirs());
+  // From here on no mount of ours is seen by the host, and all of them go with this process.
+  ATOLL_TRY(sys::unshare(CLONE_NEWNS));
+  ATOLL_TRY(sys::make_all_private());
+  auto staged = build_stage(config.agent_path);
+  if (!staged) return std::move(staged).error().with("stage");
+
+  ATOLL_TRY_ASSIGN(sys::UniqueFd home, sys::open_trusted(config.home, O_RDONLY | O_DIRECTORY));
+  ATOLL_TRY_ASSIGN(sys::UniqueFd templates,
+                   sys::open_trusted(config.templates, O_RDONLY | O_DIRECTORY));
+  ATOLL_TRY_ASSIGN(sys::UniqueFd sandboxes, own_dir(home, "sandboxes", 0700));
+  auto lock = sys::FileLock::acquire_dir(sandboxes, config.instance, 0700);
+  if (!lock) return std::move(lock).error().with("another warden serves this home and instance");
+  ATOLL_TRY_ASSIGN(sys::UniqueFd mine, own_dir(sandboxes, config.instance, 0700));
+  ATOLL_TRY_ASSIGN(sys::UniqueFd images, own_dir(sandboxes, kImagesDir, 0700));
+
+  HostFacts facts;
+  ATOLL_TRY_ASSIGN(facts.cgroups, find_cgroups(config));
+  facts.unsafe_no_limits = config.unsafe_no_limits;
+  facts.overlay_layers_by_fd = !config.layers_by_stage && overlay_takes_descriptors();
+  ATOLL_TRY_ASSIGN(
+      sys::CgroupTree cgroups,
+      sys::CgroupTree::open(facts.cgroups, {"atoll", cgroup_name(config.home, config.instance)}));
+  ATOLL_TRY_ASSIGN(Ranges ranges, Ranges::open(kRangesDir, config.home, config.instance));
+  ATOLL_TRY_ASSIGN(SeccompPrograms filters, compile_seccomp_policy());
+  ATOLL_TRY_ASSIGN(sys::Poller poller, sys::Poller::create());
+
+  LaunchHost host{std::move(templates), std::move(mine),    DiskImages(std::move(images)),
+                  std::move(ranges),    std::move(cgroups), std::move(facts),
+                  std::move(filters),   config.fail_at};
+  std::unique_ptr<Warden> warden(new Warden(std::move(host), std::move(*lock), std::move(sandboxes),
+                                            config.instance, std::move(poller)));
+  ATOLL_TRY(warden->find_left_behind());
+  return warden;
+}
+
+Result<void> Warden::find_left_behind() {
+  host_.ranges.sweep_orphans();
+  std::set<std::string> names;
+  ATOLL_TRY_ASSIGN(std::vector<std::string> directories, sys::list_dir(host_.sandboxes));
+  ATOLL_TRY_ASSIGN(std::vector<std::string> cgroups, host_.cgroups.list());
+  for (const auto* list : {&directories, &cgroups}) {
+    for (const std::string& name : *list) {
+      if (wire::validate_id(name, "id")) names.insert(name);
+    }
+  }
+  for (const std::string& id : names) {
+    ATOLL_TRY_ASSIGN(Sandbox sandbox, adopt(id));
+    Sandbox& kept = sandboxes_.emplace(id, std::move(sandbox)).first->second;
+    if (!kept.pidfd) continue;
+    kept.token = watch(Watched::Kind::sandbox, id);
+    ATOLL_TRY(poller_.add(kept.pidfd, kept.token));
+  }
+  ATOLL_TRY_ASSIGN(std::vector<TakenSlot> slots, host_.ranges.mine());
+  for (const TakenSlot& slot : slots) {
+    const auto found = sandboxes_.find(slot.sandbox);
+    if (found != sandboxes_.end() && !found->second.slot) {
+      found->second.slot = slot.slot;
+    } else {
+      ATOLL_TRY(host_.ranges.give_back(slot.slot));
+    }
+  }
+  if (!sandboxes_.empty())
+    log::info("found sandboxes of an earlier warden",
+              {{"count", std::to_string(sandboxes_.size())}});
+  return {};
+}
+
+// Looks for the first process of a sandbox. Without one the sandbox is dead and waits to be
+// destroyed.
+Result<Warden::Sandbox> Warden::adopt(const std::string& id) {
+  Sandbox sandbox;
+  ATOLL_TRY_ASSIGN(std::optional<sys::Cgroup> cgroup, host_.cgroups.find(id));
+  if (!cgroup) return sandbox;
+  ATOLL_TRY_ASSIGN(std::vector<pid_t> pids, cgroup->processes());
+  for (pid_t pid : pids) {
+    auto pidfd = sys::open_pidfd(pid);
+    auto status = sys::read_trusted("/proc/" + std::to_string(pid) + "/status");
+    if (!pidfd || !status || pid_inside(*status) != 1) continue;
+    auto control = find_control_dir(pid);
+    // All of it was read of the same process, which lives.
+    if (sys::has_ended(*pidfd)) continue;
+    if (control) sandbox.control_dir = std::move(*control);
+    sandbox.pidfd = std::move(*pidfd);
+    auto frozen = cgroup->frozen();
+    sandbox.frozen = frozen && *frozen;
+    break;
+  }
+  return sandbox;
+}
+
+}  // namespace atl::jail
