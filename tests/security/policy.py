@@ -5,7 +5,7 @@ CAPABILITIES = ["chown", "dac_override", "fowner", "fsetid", "kill", "setgid", "
                 "net_raw", "sys_chroot", "setfcap"]
 
 # Device nodes below /dev; a name that ends in / stands for what is below it.
-DEVICES = ["full", "null", "ptmx", "random", "tty", "urandom", "zero", "pts/"]
+DEVICES = ["full", "null", "random", "tty", "urandom", "zero", "pts/"]
 
 # Files of /proc that may be opened for writing: each is private to the sandbox's namespaces or to the process.
 WRITABLE_PROC = []

@@ -166,7 +166,7 @@ class World:
         env.pop("ATOLL_HOME", None)
         self.log = open(os.path.join(self.work, "server.log"), "wb")
         self.server = subprocess.Popen(
-            [os.path.join(self.build, "cmd/atoll/atoll"), "serve", "--home", self.home, "--listen", f"127.0.0.1:{port}"],
+            [os.path.join(self.build, "bin/atoll"), "serve", "--home", self.home, "--listen", f"127.0.0.1:{port}"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, env=env, start_new_session=True)
         key = None
         deadline = time.monotonic() + 60

@@ -2,11 +2,13 @@
 
 import base64
 import hashlib
+import socket
 import time
 import urllib.parse
 
 from client import AGENT_PORT
 from model import check_row, Fail
+from world import status_of
 
 AREA = "API and tokens"
 
@@ -116,10 +118,102 @@ def host_confusion(world):
     return "the right id is served"
 
 
+def raw_exchange(world, data, wait=5.0):
+    """Sends bytes, reads until the server closes or is silent."""
+    with socket.create_connection((world.api.host, world.api.port), timeout=wait) as connection:
+        answer = b""
+        try:
+            connection.sendall(data)
+            while True:
+                part = connection.recv(65536)
+                if not part:
+                    break
+                answer += part
+        except OSError:
+            pass
+        return answer
+
+
+def served_quickly(world, what):
+    begun = time.monotonic()
+    expect(f"a client during {what}", world.main.health(), (200, 204))
+    if time.monotonic() - begun > 3:
+        raise Fail(f"during {what} a client waited {time.monotonic() - begun:.1f} s")
+
+
+def slow_clients(world):
+    """Connections that never finish their request."""
+    idle = []
+    try:
+        for number in range(300):
+            connection = socket.create_connection((world.api.host, world.api.port), timeout=5)
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: " + b"a" * (number % 7))
+            idle.append(connection)
+        for _ in range(5):
+            served_quickly(world, "300 unfinished requests")
+    finally:
+        for connection in idle:
+            connection.close()
+    return f"{len(idle)} connections were open"
+
+
+def header_bomb(world):
+    """Endless headers, a huge header line, a huge target: an error or a closed connection, and no memory."""
+    before = memory_of(world.server.pid)
+    for data in (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X-A: b\r\n" * 200_000,
+                 b"GET / HTTP/1.1\r\nHost: x\r\nX-A: " + b"b" * 8_000_000,
+                 b"GET /" + b"a" * 8_000_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"):
+        answer = raw_exchange(world, data)
+        if answer and not answer.startswith((b"HTTP/1.1 4", b"HTTP/1.0 4")):
+            raise Fail(f"the server answered {answer[:60]!r}")
+        served_quickly(world, "a header bomb")
+    grown = memory_of(world.server.pid) - before
+    if grown > 64:
+        raise Fail(f"the server grew by {grown} MiB")
+    ordinary = raw_exchange(world, b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    if not ordinary.startswith(b"HTTP/1.1 2"):
+        raise Fail(f"the control answered {ordinary[:60]!r}")
+    return "an ordinary request is served"
+
+
+def memory_of(pid):
+    return int(status_of(pid)["VmRSS"].split()[0]) >> 10
+
+
+def smuggling(world):
+    """Requests whose end two parsers could see differently are refused; nothing hidden in them is answered."""
+    hidden = f"GET /sandboxes HTTP/1.1\r\nHost: x\r\nX-API-Key: {world.api.key}\r\n\r\n".encode()
+    route = f"E2b-Sandbox-Id: {world.main.id}\r\nE2b-Sandbox-Port: {AGENT_PORT}\r\nX-Access-Token: {world.main.token}\r\n".encode()
+    head = b"POST /process.Process/List HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" + route
+    cases = {
+        "both lengths": head + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + hidden,
+        "two lengths": head + b"Content-Length: 2\r\nContent-Length: %d\r\n\r\n{}" % (2 + len(hidden)) + hidden,
+        "list of lengths": head + b"Content-Length: 2, %d\r\n\r\n{}" % (2 + len(hidden)) + hidden,
+        "signed length": head + b"Content-Length: +2\r\n\r\n{}" + hidden,
+        "odd coding": head + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" + hidden,
+        "space before colon": head + b"Content-Length : 2\r\n\r\n{}" + hidden,
+        "bad chunk size": head + b"Transfer-Encoding: chunked\r\n\r\n0x2\r\n{}\r\n0\r\n\r\n" + hidden,
+        "line feed in a header": head + b"X-A: b\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}" + hidden,
+    }
+    for name, data in cases.items():
+        answer = raw_exchange(world, data, 3)
+        if answer.count(b"HTTP/1.1 2") > 1 or world.main.id.encode() in answer:
+            raise Fail(f"{name}: the hidden request was answered: {answer[:200]!r}")
+    plain = head + b"Content-Length: 2\r\n\r\n{}" + hidden.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    answer = raw_exchange(world, plain, 5)
+    if world.main.id.encode() not in answer:
+        raise Fail(f"the control, two honest requests, answered {answer[:200]!r}")
+    return "two honest requests in a row are served"
+
+
 ROWS = [
     check_row("api_without_key", "use the control plane without a valid key", "keys stored hashed, compared in constant time", without_key),
     check_row("foreign_token", "use one sandbox's token on another", "token per sandbox, checked by its agent", foreign_tokens),
     check_row("foreign_signature", "use a signed URL elsewhere, for more, or later", "signature over path, operation, user, token, time", signed_urls),
     check_row("private_endpoints", "reach the agent's internal endpoints through the proxy", "the proxy refuses them", private_endpoints),
+    check_row("slow_clients", "hold connections open with unfinished requests", "deadlines; connections are cheap and bounded",
+              slow_clients),
+    check_row("header_bomb", "endless headers and targets", "limits on header and target size", header_bomb),
+    check_row("smuggling", "requests whose end is ambiguous", "strict parsing; such requests are refused", smuggling),
     check_row("id_confusion", "sandbox ids with paths, controls or absurd length", "ids are parsed, never used as paths", host_confusion),
 ]

@@ -175,12 +175,46 @@ def secrets_on_disk(world):
     return "key files exist"
 
 
+def listening_ports(world):
+    """Of all that belongs to this server, only the API listens in the host's network, on the address it was given."""
+    pids = [world.server.pid, world.warden_pid(), *world.pids_of(world.main), *world.pids_of(world.neighbour)]
+    inodes = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            inodes |= sockets_of(pid)
+    found = set()
+    for protocol in ("tcp", "tcp6", "udp", "udp6", "raw", "raw6"):
+        for line in read_text(f"/proc/self/net/{protocol}").splitlines()[1:]:
+            words = line.split()
+            if words[9] in inodes and (words[3] == "0A" or not protocol.startswith("tcp")):
+                found.add((protocol, words[1]))
+    expected = {("tcp", f"0100007F:{world.api.port:04X}")}
+    if found != expected:
+        raise Fail(f"listening: {sorted(found)}, expected {sorted(expected)}")
+    # Control: a port that a process inside opens is not among the host's.
+    server = world.main.start(["/usr/bin/python3", "-m", "http.server", "8123", "--bind", "0.0.0.0"], timeout=30)
+    try:
+        for _ in range(50):
+            code, _, _ = world.main.run(["/usr/bin/nc", "-z", "127.0.0.1", "8123"])
+            if code == 0:
+                break
+        else:
+            raise Fail("the control, a port inside, did not open")
+        listening = {line.split()[1] for line in read_text("/proc/self/net/tcp").splitlines()[1:] if line.split()[3] == "0A"}
+        if any(address.endswith(":1FBB") for address in listening):
+            raise Fail("a port of the sandbox is open on the host")
+    finally:
+        server.close()
+    return "a port inside opens, and stays inside"
+
+
 CAPS = [f"{policy.CAPABILITY_MASK:x}"]
 ROWS = [
     check_row("server_privileges", "the server runs with rights", "gives up root, capabilities and their return after starting the warden",
               server_has_no_privileges),
     check_row("warden_network", "reach the warden over the network", "one socket pair to the server, no listener, one thread",
               warden_has_no_network),
+    check_row("listening_ports", "find an open port beside the API", "own network namespaces; one listener", listening_ports),
     check_row("sandbox_ids", "a sandbox process with an id of the host", "user namespace with an own range of ids", sandbox_uids),
     check_row("sandbox_confinement", "a sandbox process without seccomp, with more capabilities or in a host namespace",
               "set up before the agent's exec, inherited by all", sandbox_confinement),

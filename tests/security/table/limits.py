@@ -252,6 +252,8 @@ ROWS = [
          inode_control_args, users=("user",), timeout=300),
     bomb("descriptor_bomb", "open files without end", "memory limit of the cgroup counts them", "descriptor_bomb",
          lambda world: [2_000_000, 2], need_mib=2048),
+    bomb("socket_bomb", "fill socket and pipe buffers", "memory limit of the cgroup counts them", "socket_bomb", memory_args,
+         need_mib=1024),
     starve("pty_starvation", "use up the kernel's terminals", "limit of the sandbox's devpts", "pty_bomb", pty_cap),
     starve("inotify_starvation", "use up inotify instances", "own owner of each user namespace", "inotify_bomb", inotify_cap,
            control_uid=STRANGER),
