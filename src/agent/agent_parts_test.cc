@@ -12,6 +12,7 @@
 #include "agent/process_end.h"
 #include "agent/spawn.h"
 #include "agent/state.h"
+#include "agent/testing.h"
 
 namespace atl::agent {
 namespace {
@@ -100,7 +101,8 @@ TEST(State, OlderRequestsAreNotApplied) {
 }
 
 TEST(State, MarkerFiles) {
-  const std::string directory = ::testing::TempDir() + "atoll_markers";
+  const testing::TempDir scratch;
+  const std::string directory = scratch / "e2b";
   AgentState state;
   ASSERT_TRUE(state.apply(request(R"({"sandboxId":"i1","envVars":{"A":"b"}})")));
   ASSERT_TRUE(write_marker_files(state, directory).ok());

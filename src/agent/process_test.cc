@@ -5,6 +5,7 @@
 #include <csignal>
 
 #include "agent/process_test_support.h"
+#include "agent/testing.h"
 
 namespace atl::agent {
 namespace {
@@ -89,7 +90,8 @@ TEST_F(ProcessTest, NotExecutableIs126) {
 }
 
 TEST_F(ProcessTest, ScriptWithoutInterpreterLine) {
-  const std::string path = ::testing::TempDir() + "atoll_plain_script";
+  const testing::TempDir scratch;
+  const std::string path = scratch / "script";
   FILE* file = std::fopen(path.c_str(), "w");
   ASSERT_NE(file, nullptr);
   std::fputs("echo script $1\n", file);
@@ -101,7 +103,6 @@ TEST_F(ProcessTest, ScriptWithoutInterpreterLine) {
   spec.config.add_args("x");
   auto started = start(std::move(spec));
   EXPECT_EQ(run(follow(*started.subscription)).out, "script x\n");
-  ::unlink(path.c_str());
 }
 
 TEST_F(ProcessTest, BadCwd) {
@@ -147,13 +148,14 @@ TEST_F(ProcessTest, CredentialsOfTheUser) {
 
 TEST_F(ProcessTest, CwdIsEnteredAsTheUser) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
-  const std::string path = ::testing::TempDir() + "atoll_closed_dir";
+  const testing::TempDir scratch;
+  ASSERT_EQ(::chmod(scratch.path().c_str(), 0755), 0);
+  const std::string path = scratch / "closed";
   ::mkdir(path.c_str(), 0700);
   ProcessSpec spec = shell("true");
   spec.cwd = path;
   spec.user.uid = 12345;
   const auto refused = processes_.start(std::move(spec));
-  ::rmdir(path.c_str());
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, Errc::invalid_argument);
   EXPECT_TRUE(refused.error().message.ends_with("permission denied")) << refused.error().message;
