@@ -154,7 +154,10 @@ TEST_F(Files, DownloadFailures) {
   EXPECT_EQ(server_.request("GET", "/files?path=%FF").head.status, 400);
   expect_error(server_.request("GET", target("f", "&username=no-such-user")), 401,
                "error looking up user 'no-such-user': user: unknown user no-such-user");
-  EXPECT_EQ(server_.request("GET", "/files").head.status, 400);  // the home directory
+  InitRequest init;
+  init.default_workdir = dir_.path();
+  server_.state().apply(std::move(init));
+  expect_error(server_.request("GET", "/files"), 400, "path '" + dir_.path() + "' is a directory");
   const Answer put = server_.request("PUT", "/files");
   EXPECT_EQ(put.head.status, 405);
   EXPECT_EQ(put.head.headers.get("Allow"), "GET, POST");
