@@ -66,7 +66,7 @@ Engine::Engine(asio::io_context& io, store::Store& store, runtime::Runtime& runt
       runtime_(runtime),
       options_(std::move(options)),
       tokens_(std::move(tokens)),
-      templates_(options_.home / "templates"),
+      templates_(options_.templates.empty() ? options_.home / "templates" : options_.templates),
       tasks_(io),
       loops_(io),
       timers_(std::make_unique<Timers>()) {}

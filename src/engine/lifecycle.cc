@@ -41,6 +41,22 @@ std::string_view to_string(KillReason reason) {
   return "unknown";
 }
 
+// A client asked for a sandbox, not for a cgroup: what the runtime or the store could not find or
+// do is our failure. Only being too busy or too slow stays what it is.
+Error start_failure(Error error) {
+  switch (error.code) {
+    case Errc::unavailable:
+    case Errc::deadline_exceeded:
+      return error;
+    case Errc::resource_exhausted:
+      error.code = Errc::unavailable;
+      return error;
+    default:
+      error.code = Errc::internal;
+      return error;
+  }
+}
+
 std::string milliseconds_since(Timestamp from, Timestamp to) {
   return fmt::format("{:.1f}", std::chrono::duration<double, std::milli>(to - from).count());
 }
@@ -126,7 +142,9 @@ Result<Engine::SandboxPtr> Engine::reserve(const CreateCommand& command,
                                                     std::to_string(options_.max_creates_in_flight) +
                                                     "). Try again in a moment.");
   }
-  ATOLL_TRY(store_.insert_sandbox(sandbox->record));
+  if (auto stored = store_.insert_sandbox(sandbox->record); !stored.ok()) {
+    return start_failure(std::move(stored).error());
+  }
   ++creating_;
   sandboxes_.emplace(sandbox->record.id, sandbox);
   return sandbox;
@@ -140,6 +158,7 @@ net::Task<void> Engine::run_create(SandboxPtr sandbox) {
   } catch (const std::exception& e) {
     made.emplace(make_error(Errc::internal, e.what()));
   }
+  if (!made->ok()) made.emplace(start_failure(std::move(*made).error()));
   if (made->ok()) {
     finish_create(sandbox, Result<void>());
     co_return;
@@ -204,6 +223,7 @@ void Engine::finish_create(const SandboxPtr& sandbox, Result<void> made) {
         .mask_request_host = sandbox->mask_request_host,
         .max_connections = options_.max_connections_per_sandbox});
     made = store_.update_sandbox(record);
+    if (!made.ok()) made = start_failure(std::move(made).error());
     const bool unwanted = sandbox->abandoned || stopping_;
     if (made.ok() && !unwanted) {
       routes_.add(sandbox->route);
@@ -221,10 +241,12 @@ void Engine::finish_create(const SandboxPtr& sandbox, Result<void> made) {
       begin_kill_locked(sandbox, KillReason::shutdown);
     }
   } else {
-    log::error("sandbox not created", {{"sandbox", record.id.str()},
-                                       {"template", record.alias},
-                                       {"key", record.key_id},
-                                       {"error", made.error().message}});
+    // Whoever asked tells the reason; only when nobody waits any more it is told here.
+    log::info("sandbox not created",
+              {{"sandbox", record.id.str()},
+               {"template", record.alias},
+               {"key", record.key_id},
+               {"error", sandbox->abandoned ? made.error().message : std::string("answered")}});
     sandbox->failure = std::move(made).error();
     set_state_locked(*sandbox, Event::create_failed);
     if (auto stored = store_.update_sandbox(record); !stored.ok()) {

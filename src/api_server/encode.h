@@ -1,0 +1,22 @@
+// Answers of the control plane as JSON: the objects `Sandbox`, `ListedSandbox`, `SandboxDetail` and
+// `Template` of E2B's API.
+#pragma once
+
+#include <string_view>
+
+#include "base/json.h"
+#include "engine/commands.h"
+#include "templates/manifest.h"
+
+namespace atl::api {
+
+// Deprecated, but clients still require it.
+inline constexpr std::string_view kClientId = "6532622b";
+
+// An empty domain is told as null.
+json::object sandbox_json(const engine::SandboxInfo& info, std::string_view domain);
+json::object listed_json(const engine::SandboxInfo& info);
+json::object detail_json(const engine::SandboxInfo& info, std::string_view domain);
+json::object template_json(const templates::Template& t);
+
+}  // namespace atl::api
