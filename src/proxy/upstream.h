@@ -1,0 +1,59 @@
+// Connections into sandboxes.
+//
+// The agent is reached directly; a service on any other port through a tunnel that the agent opens
+// on CONNECT. Connections that ended a request in order are kept for the next one. Streams belong
+// to the strand of the client that made them, so an idle connection is kept as a bare descriptor
+// and becomes a stream again on the strand of its next user.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/engine.h"
+#include "net/http.h"
+
+namespace atl::proxy {
+
+struct Upstream {
+  std::unique_ptr<net::HttpClient> client;
+  bool reused = false;  // the other side may have closed it without our noticing
+};
+
+struct PoolLimits {
+  std::size_t per_target = 8;
+  std::size_t total = 1024;  // looked at once a second
+  std::chrono::milliseconds idle_agent{60'000};
+  std::chrono::milliseconds idle_service{4'000};
+};
+
+class Upstreams {
+ public:
+  Upstreams(engine::Engine& engine, PoolLimits limits);
+  ~Upstreams();
+
+  // A kept connection if there is one, else a new one.
+  net::Task<Result<Upstream>> get(const std::shared_ptr<engine::Route>& route, std::uint16_t port);
+  // not_found: nothing listens on the port. Other errors: the agent cannot be reached.
+  net::Task<Result<Upstream>> dial(const std::shared_ptr<engine::Route>& route, std::uint16_t port);
+  // Keeps the connection if it can carry another request.
+  void put(const std::shared_ptr<engine::Route>& route, std::uint16_t port, Upstream upstream);
+  // Connections kept now; for tests and metrics.
+  std::size_t idle() const;
+
+ private:
+  struct Pool;
+  net::Task<Result<std::unique_ptr<net::Stream>>> open_tunnel(SandboxId id, std::uint16_t port);
+  std::shared_ptr<Pool> pool_of(const std::shared_ptr<engine::Route>& route);
+
+  engine::Engine& engine_;
+  const PoolLimits limits_;
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace atl::proxy
