@@ -77,38 +77,50 @@ export function networkSockets(pid) {
   return found
 }
 
-function cgroups() {
-  const found = []
-  const walk = (directory) => {
-    for (const entry of fs.readdirSync(directory, { withFileTypes: true })) {
-      if (!entry.isDirectory()) continue
-      const whole = path.join(directory, entry.name)
-      found.push(whole)
-      try {
-        walk(whole)
-      } catch {
-        // It ended while we looked.
+// Other servers may use the machine at the same time: only what belongs to this one counts.
+
+// Directories of the server's cgroups; their names are learnt from a process of one of its sandboxes.
+const cgroupParents = new Set()
+
+export function learnCgroups() {
+  const own = link('/proc/self/ns/pid')
+  for (const pid of descendants(serverPid)) {
+    if ([own, ''].includes(link(`/proc/${pid}/ns/pid`))) continue
+    for (const line of read(`/proc/${pid}/cgroup`).split('\n').filter(Boolean)) {
+      const [, controllers, place] = line.split(':')
+      const at = place.lastIndexOf('/atoll/')
+      if (at < 0) continue
+      const parent = place.slice(0, at + 7) + place.slice(at + 7).split('/')[0]
+      for (const root of ['/sys/fs/cgroup', '/sys/fs/cgroup/unified', `/sys/fs/cgroup/${controllers.replace('name=', '')}`]) {
+        if (fs.existsSync(root + parent)) cgroupParents.add(root + parent)
       }
     }
   }
-  walk('/sys/fs/cgroup')
-  return found.length
+  return cgroupParents.size
+}
+
+const directories = (parent) => {
+  try {
+    return fs.readdirSync(parent, { withFileTypes: true }).filter((entry) => entry.isDirectory()).length
+  } catch {
+    return 0
+  }
 }
 
 // What must be the same before and after sandboxes came and went.
 export function inventory() {
   const warden = wardenPid()
-  const networks = new Set(pids().map((pid) => link(`/proc/${pid}/ns/net`)).filter(Boolean))
+  const own = link('/proc/self/ns/pid')
+  const mine = descendants(serverPid)
   return {
-    processes: descendants(serverPid).length,
-    agents: pids().filter((pid) => status(pid).Name === 'atoll-agent').length,
+    processes: mine.length,
+    inside: mine.filter((pid) => ![own, ''].includes(link(`/proc/${pid}/ns/pid`))).length,
+    networks: new Set(mine.map((pid) => link(`/proc/${pid}/ns/net`)).filter(Boolean)).size,
     mounts: new Set([serverPid, warden].flatMap((pid) => read(`/proc/${pid}/mountinfo`).split('\n'))).size,
-    networks: networks.size,
-    interfaces: read('/proc/net/dev').split('\n').length,
-    cgroups: cgroups(),
+    cgroups: [...cgroupParents].reduce((sum, parent) => sum + directories(parent), 0),
     sandboxes: list(path.join(home, 'sandboxes')).flatMap((name) => list(path.join(home, 'sandboxes', name))).length,
-    ranges: list('/run/atoll/ranges').length,
-    loops: list('/sys/block').filter((name) => name.startsWith('loop') && read(`/sys/block/${name}/loop/backing_file`)).length,
+    ranges: list('/run/atoll/ranges').filter((name) => read(`/run/atoll/ranges/${name}`).split('\n')[0] === home).length,
+    loops: list('/sys/block').filter((name) => read(`/sys/block/${name}/loop/backing_file`).startsWith(home)).length,
     serverDescriptors: descriptors(serverPid).length,
     wardenDescriptors: descriptors(warden).length,
   }
