@@ -116,11 +116,6 @@ struct Describer {
     }
     return out;
   }
-  std::string operator()(const MaskDirs& a) const {
-    std::string out = "empty";
-    for (const auto& [name, target] : a.dirs) out += " /" + target;
-    return out;
-  }
   std::string operator()(const ListenAgent& a) const {
     return fmt::format("listen on {} mode {:o}", a.path, a.mode);
   }

@@ -118,17 +118,6 @@ class Executor {
     return {};
   }
 
-  Result<void> operator()(const MaskDirs& a) {
-    for (const auto& [name, target] : a.dirs) {
-      auto masked = attach_shared(
-          name, target,
-          MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
-      if (!masked && masked.error().sys_errno != ENOENT) return masked;
-    }
-    shared_.clear();
-    return {};
-  }
-
   Result<void> operator()(const ListenAgent& a) {
     ATOLL_TRY_ASSIGN(listener_, sys::listen_unix(a.path, a.mode, a.backlog));
     return {};

@@ -117,8 +117,9 @@ class Launch::Executor {
     ATOLL_TRY_ASSIGN(l_.control_,
                      context.mount(MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC));
     ATOLL_TRY(sys::create_file(l_.control_.fd(), "boot_id", a.boot_id + "\n", 0444, 0));
-    ATOLL_TRY(sys::create_file(l_.control_.fd(), "atoll-agent", "", 0444,
-                               0));  // the agent is mounted over it
+    // The agent is mounted over this file; the directory hides directories of procfs.
+    ATOLL_TRY(sys::create_file(l_.control_.fd(), "atoll-agent", "", 0444, 0));
+    ATOLL_TRY(sys::make_dir(l_.control_.fd(), "empty", 0555, sys::IfExists::fail));
     ATOLL_TRY_ASSIGN(l_.control_dir_,
                      sys::open_beneath(l_.control_.fd(), "", O_PATH | O_DIRECTORY));
     return {};
@@ -279,6 +280,11 @@ Result<void> Launch::begin() {
     Result<void> done = step.name == host_.fail_at
                             ? Result<void>(errno_error("failure asked for", EIO))
                             : std::visit(executor, step.action);
+    if (!done && done.error().sys_errno == EPIPE && channel_) {
+      // The new process has failed already; its report says why.
+      auto reason = advance();
+      if (!reason) return std::move(reason).error();
+    }
     if (!done) {
       failed_step_ = step.name;
       return done;
@@ -289,9 +295,16 @@ Result<void> Launch::begin() {
   return {};
 }
 
+// The peer's end with something unread in it is told once as ECONNRESET, before what it has sent.
+Result<sys::Datagram> Launch::next_message() {
+  for (int attempt = 0;; ++attempt) {
+    auto message = sys::receive_datagram(channel_, sizeof(InitReport), 0, sys::Wait::yes);
+    if (message || message.error().sys_errno != ECONNRESET || attempt > 0) return message;
+  }
+}
+
 Result<bool> Launch::advance() {
-  ATOLL_TRY_ASSIGN(sys::Datagram message,
-                   sys::receive_datagram(channel_, sizeof(InitReport), 0, sys::Wait::yes));
+  ATOLL_TRY_ASSIGN(sys::Datagram message, next_message());
   if (message.bytes.empty()) {
     if (!reported_ || sys::has_ended(init_.pidfd())) {
       failed_step_ = "exec";

@@ -18,6 +18,7 @@
 #include "runtime/jail/ranges.h"
 #include "runtime/jail/seccomp_policy.h"
 #include "sys/cgroup.h"
+#include "sys/datagram.h"
 #include "sys/process.h"
 #include "sys/rollback.h"
 
@@ -70,6 +71,7 @@ class Launch {
 
  private:
   class Executor;
+  Result<sys::Datagram> next_message();
   Result<void> check_socket();
   void end_process();
 

@@ -130,25 +130,11 @@ void add_warden_steps(const LaunchSpec& spec, const HostFacts& host, std::vector
   add("await_exec", AwaitExec{});
 }
 
-CloneShared shared_parts() {
-  CloneShared shared{{{"dev", "dev"}, {"agent", "agent/atoll-agent"}}};
-  for (std::size_t i = 0; i < std::size(kMaskedDirs); ++i)
-    shared.parts.emplace_back("empty" + std::to_string(i), "empty");
-  return shared;
-}
-
-MaskDirs masked_dirs() {
-  MaskDirs mask;
-  for (std::size_t i = 0; i < std::size(kMaskedDirs); ++i) {
-    mask.dirs.emplace_back("empty" + std::to_string(i), kMaskedDirs[i]);
-  }
-  return mask;
-}
-
 BindAll proc_binds() {
   BindAll all;
   constexpr sys::MountAttrs attrs = kReadOnly | kNoSuid | kNoDev | kNoExec;
   for (const char* dir : kReadOnlyDirs) all.binds.push_back({dir, dir, attrs});
+  for (const char* dir : kMaskedDirs) all.binds.push_back({"run/atoll/empty", dir, attrs});
   // The masks are devices: nodev would make them unreadable instead of empty.
   for (const char* file : kMaskedFiles)
     all.binds.push_back({"dev/null", file, kReadOnly | kNoSuid | kNoExec});
@@ -164,7 +150,7 @@ void add_init_steps(const LaunchSpec& spec, std::vector<Step>& steps) {
   add("session", NewSession{});
   add("hostname", SetHostname{spec.hostname});
   add("loopback", LoopbackUp{});
-  add("shared", shared_parts());
+  add("shared", CloneShared{{{"dev", "dev"}, {"agent", "agent/atoll-agent"}}});
   add("receive", ReceiveRoot{});
   add("proc.make", MakeProc{kNoSuid | kNoDev | kNoExec});
   add("change_root", ChangeRoot{});
@@ -188,7 +174,6 @@ void add_init_steps(const LaunchSpec& spec, std::vector<Step>& steps) {
   // MPTCP sockets cannot be dumped, and some runtimes listen on nothing else by default.
   add("sysctl", SetSysctls{{{"net/mptcp/enabled", "0"}, {"net/ipv4/ping_group_range", "0 65535"}}});
   add("proc.restrict", proc_binds());
-  add("proc.mask", masked_dirs());
   // Still the host's root by number, so that the socket's owner is one that does not exist inside.
   add("listen", ListenAgent{kAgentSocket, 0660, 1024});
   add("identity", BecomeRoot{});

@@ -175,10 +175,6 @@ struct Bind {
 struct BindAll {
   std::vector<Bind> binds;
 };
-// Read-only, empty: over directories of procfs that the kernel has.
-struct MaskDirs {
-  std::vector<std::pair<std::string, std::string>> dirs;  // name of a shared part -> target
-};
 struct ListenAgent {
   std::string path;
   unsigned mode;
@@ -211,8 +207,8 @@ using Action =
                  MakeCgroup, CloneInit, MapIds, SetOomScore, IdmapTemplate, MountRoot, HandOverRoot,
                  AwaitExec, EnterCgroup, Unshare, NewSession, SetHostname, LoopbackUp, ReceiveRoot,
                  CloneShared, MakeProc, ChangeRoot, AttachShared, AttachProc, AttachControlDir,
-                 NewMount, SetSysctls, BindAll, MaskDirs, ListenAgent, BecomeRoot,
-                 LimitCapabilities, LimitResources, PlaceDescriptors, InstallFilter, ExecAgent>;
+                 NewMount, SetSysctls, BindAll, ListenAgent, BecomeRoot, LimitCapabilities,
+                 LimitResources, PlaceDescriptors, InstallFilter, ExecAgent>;
 
 enum class Actor : std::uint8_t { warden, init };
 

@@ -66,7 +66,7 @@ Result<void> build_stage(const std::string& agent_path) {
   ATOLL_TRY(context.set_options({{"source", "atoll"}, {"mode", "0755"}, {"nr_inodes", "64"}}));
   ATOLL_TRY_ASSIGN(sys::DetachedMount stage, context.mount(MOUNT_ATTR_NOSUID));
   ATOLL_TRY(fill_dev(stage.fd()));
-  for (const char* name : {"empty", kStageRoot, kStageLower, kStageDisk}) {
+  for (const char* name : {kStageRoot, kStageLower, kStageDisk}) {
     ATOLL_TRY(sys::make_dir(stage.fd(), name, 0755, sys::IfExists::fail));
   }
   auto copied = copy_agent(stage.fd(), agent_path);

@@ -1,5 +1,5 @@
-// The stage: one read-only tmpfs per warden with what all its sandboxes share: device nodes, an
-// empty directory, the agent's binary. It is attached in the warden's private mount namespace only;
+// The stage: one read-only tmpfs per warden with what all its sandboxes share: device nodes and the
+// agent's binary. It is attached in the warden's private mount namespace only;
 // sandboxes get read-only copies of parts of it and keep them when the warden is gone.
 #pragma once
 

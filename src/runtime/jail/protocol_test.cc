@@ -1,0 +1,150 @@
+#include "runtime/jail/protocol.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace atl::jail::wire {
+namespace {
+
+CreateRequest good() {
+  CreateRequest request;
+  request.header.op = std::uint16_t(Op::create);
+  request.header.sequence = 7;
+  to_field(request.id, "i0123456789");
+  to_field(request.template_id, "base");
+  to_field(request.hostname, "e2b");
+  to_field(request.boot_id, "01234567-89ab-4cde-8f01-23456789abcd");
+  request.memory_bytes = 512ull << 20;
+  request.disk_bytes = 1ull << 30;
+  request.cpu_millis = 2000;
+  request.pids = 100;
+  return request;
+}
+
+template <class T>
+Errc code_of(const T& message) {
+  auto parsed = parse_request(bytes_of(message));
+  return parsed ? Errc{} : parsed.error().code;
+}
+
+TEST(Protocol, GoodPlanComesOutAsItWentIn) {
+  auto parsed = parse_request(bytes_of(good()));
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  const auto* request = std::get_if<CreateRequest>(&*parsed);
+  ASSERT_NE(request, nullptr);
+  EXPECT_EQ(request->header.sequence, 7u);
+  EXPECT_EQ(from_field(request->id), "i0123456789");
+  EXPECT_EQ(request->pids, 100u);
+}
+
+TEST(Protocol, BytesThatAreNoMessage) {
+  CreateRequest request = good();
+  const auto bytes = bytes_of(request);
+  EXPECT_EQ(parse_request(bytes.first(0)).error().code, Errc::internal);
+  EXPECT_EQ(parse_request(bytes.first(sizeof(Header) - 1)).error().code, Errc::internal);
+  EXPECT_EQ(parse_request(bytes.first(bytes.size() - 1)).error().code, Errc::internal);
+  std::vector<std::byte> longer(bytes.begin(), bytes.end());
+  longer.push_back(std::byte{0});
+  EXPECT_EQ(parse_request(longer).error().code, Errc::internal);
+  request.header.magic ^= 1;
+  EXPECT_EQ(code_of(request), Errc::internal);
+  request = good();
+  request.header.version = 2;
+  EXPECT_EQ(code_of(request), Errc::internal);
+  request = good();
+  for (int op : {0, 10, 11, 65535}) {
+    request.header.op = std::uint16_t(op);
+    EXPECT_EQ(code_of(request), Errc::internal) << op;
+  }
+}
+
+TEST(Protocol, IdsAreNamesNotPaths) {
+  for (const char* id : {"", ".", "..", "a/b", "../x", "A", "a b", "a\nb", "\xc3\xa4", "a.img"}) {
+    CreateRequest request = good();
+    to_field(request.id, id);
+    EXPECT_EQ(code_of(request), Errc::invalid_argument) << id;
+    request = good();
+    to_field(request.template_id, id);
+    EXPECT_EQ(code_of(request), Errc::invalid_argument) << id;
+    IdRequest other;
+    other.header.op = std::uint16_t(Op::destroy);
+    to_field(other.id, id);
+    EXPECT_EQ(code_of(other), Errc::invalid_argument) << id;
+  }
+  CreateRequest longest = good();
+  to_field(longest.id, std::string(64, 'a'));
+  EXPECT_EQ(code_of(longest), Errc{});
+}
+
+TEST(Protocol, StringsEndAndHideNothing) {
+  CreateRequest request = good();
+  std::memset(request.id, 'a', sizeof(request.id));
+  EXPECT_EQ(code_of(request), Errc::invalid_argument);
+  request = good();
+  request.id[40] = 'x';  // behind the NUL
+  EXPECT_EQ(code_of(request), Errc::invalid_argument);
+  request = good();
+  request.reserved[0] = 1;
+  EXPECT_EQ(code_of(request), Errc::invalid_argument);
+}
+
+TEST(Protocol, HostnamesAndBootIds) {
+  for (const char* name : {"", "-a", "a-", "a.b", "a b", "a\nb", "a\"b"}) {
+    CreateRequest request = good();
+    to_field(request.hostname, name);
+    EXPECT_EQ(code_of(request), Errc::invalid_argument) << name;
+  }
+  for (const char* id :
+       {"", "01234567-89ab-4cde-8f01-23456789abc", "01234567-89AB-4cde-8f01-23456789abcd",
+        "0123456789ab-4cde-8f01-23456789abcd0", "g1234567-89ab-4cde-8f01-23456789abcd"}) {
+    CreateRequest request = good();
+    to_field(request.boot_id, id);
+    EXPECT_EQ(code_of(request), Errc::invalid_argument) << id;
+  }
+}
+
+TEST(Protocol, LimitsHaveBounds) {
+  const auto refused = [](auto change) {
+    CreateRequest request = good();
+    change(request);
+    EXPECT_EQ(code_of(request), Errc::invalid_argument);
+  };
+  refused([](auto& r) { r.memory_bytes = 0; });
+  refused([](auto& r) { r.memory_bytes = kMinMemory - 1; });
+  refused([](auto& r) { r.memory_bytes = ~0ull; });
+  refused([](auto& r) { r.disk_bytes = kMinDisk - kDiskUnit; });
+  refused([](auto& r) { r.disk_bytes = kMinDisk + 1; });
+  refused([](auto& r) { r.disk_bytes = ~0ull; });
+  refused([](auto& r) { r.cpu_millis = 0; });
+  refused([](auto& r) { r.cpu_millis = ~0u; });
+  refused([](auto& r) { r.pids = 0; });
+  refused([](auto& r) { r.pids = kMaxPids + 1; });
+}
+
+TEST(Protocol, ListAndHello) {
+  ListRequest list;
+  list.header.op = std::uint16_t(Op::list);
+  EXPECT_EQ(code_of(list), Errc{});
+  to_field(list.after, "abc");
+  EXPECT_EQ(code_of(list), Errc{});
+  to_field(list.after, "a/b");
+  EXPECT_EQ(code_of(list), Errc::invalid_argument);
+  HelloRequest hello;
+  hello.header.op = std::uint16_t(Op::hello);
+  EXPECT_EQ(code_of(hello), Errc{});
+  hello.reserved = 1;
+  EXPECT_EQ(code_of(hello), Errc::invalid_argument);
+}
+
+TEST(Protocol, FieldsFitOrAreRefused) {
+  char field[4];
+  EXPECT_TRUE(to_field(field, "abc"));
+  EXPECT_EQ(from_field(field), "abc");
+  EXPECT_FALSE(to_field(field, "abcd"));
+  to_field_cut(field, "abcdef");
+  EXPECT_EQ(from_field(field), "abc");
+}
+
+}  // namespace
+}  // namespace atl::jail::wire
