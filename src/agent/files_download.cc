@@ -10,6 +10,7 @@
 #include "agent/gzip.h"
 #include "agent/http_glue.h"
 #include "agent/paths.h"
+#include "agent/slice.h"
 
 namespace atl::agent {
 namespace {
@@ -161,7 +162,9 @@ net::Task<Result<void>> send_gzip(net::ResponseWriter& response, Source& source)
   const std::unique_ptr<char[]> storage(new char[source.capacity]);
   const std::span<char> out(storage.get(), source.capacity);
   std::string_view in = source.first();
+  Slice slice;
   while (true) {
+    if (slice.due_now()) co_await slice.yield();
     while (!in.empty()) {
       ATOLL_CO_TRY_ASSIGN(std::size_t n, encoder.encode(in, out));
       if (n > 0) {

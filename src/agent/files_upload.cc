@@ -12,6 +12,7 @@
 #include "agent/http_glue.h"
 #include "agent/multipart.h"
 #include "agent/paths.h"
+#include "agent/slice.h"
 
 namespace atl::agent {
 namespace {
@@ -66,8 +67,11 @@ net::Task<Result<void>> receive_raw(net::BodyReader& body, Upload& upload) {
   ATOLL_CO_TRY_ASSIGN(std::string path, target_of(upload, *upload.path));
   ATOLL_CO_TRY_ASSIGN(UploadedFile file, UploadedFile::open(path, upload.user));
   const std::unique_ptr<char[]> buffer(new char[kFileBufferBytes]);
+  Slice slice;
   bool ended = false;
   while (!ended) {
+    // A small compressed body can be a large file: reading alone does not give others a turn.
+    if (slice.due_now()) co_await slice.yield();
     std::size_t filled = 0;
     std::optional<Error> failure;
     while (filled < kFileBufferBytes && !ended && !failure) {
@@ -100,7 +104,9 @@ net::Task<Result<void>> receive_multipart(net::BodyReader& body, std::string bou
   MultipartParser parser(boundary, kFileBufferBytes);
   std::optional<UploadedFile> file;
   std::string path;
+  Slice slice;
   while (true) {
+    if (slice.due()) co_await slice.yield();
     auto event = parser.next();
     if (!event.ok()) co_return multipart_error(std::move(event).error());
     switch (*event) {

@@ -11,10 +11,9 @@ namespace atl::agent {
 class Slice {
  public:
   // True when this slice has run for its time. Looks at the clock every few steps only.
-  bool due() {
-    if (++steps_ % 32 != 0) return false;
-    return std::chrono::steady_clock::now() - began_ >= kTime;
-  }
+  bool due() { return ++steps_ % 32 == 0 && due_now(); }
+  // The same with a look at the clock every time, for steps that are long themselves.
+  bool due_now() const { return std::chrono::steady_clock::now() - began_ >= kTime; }
   // Goes to the end of the executor's queue.
   net::Task<void> yield();
 
