@@ -64,7 +64,8 @@ TEST_F(JailLife, FreezeStopsAndThawContinues) {
       0);
   const std::string pid = std::to_string(init_pid(id));
   const std::string count = "/proc/" + pid + "/root/tmp/count";
-  // It may take a while on a busy machine until it runs, and a read may meet the moment between truncation and write.
+  // It may take a while on a busy machine until it runs, and a read may meet the moment between
+  // truncation and write.
   const auto changes = [&] {
     std::set<std::string> seen;
     for (int i = 0; i < 500 && seen.size() < 3; ++i) {

@@ -187,9 +187,6 @@ class Launch::Executor {
     clear_stage();
     if (!mounted) return std::move(mounted).error();
     l_.root_ = std::move(*mounted);
-    // The overlay holds its layers by itself.
-    l_.lower_ = sys::DetachedMount();
-    l_.disk_ = sys::DetachedMount();
     return {};
   }
 
@@ -197,7 +194,11 @@ class Launch::Executor {
     const std::byte go[1] = {std::byte{1}};
     const int fd = l_.root_.fd().get();
     ATOLL_TRY(sys::send_datagram(l_.channel_, go, std::span(&fd, 1), sys::Wait::yes));
+    // The overlay holds its layers by itself. Dropping a mount waits for an RCU grace period, so it
+    // is done now, while the new process works.
     l_.root_ = sys::DetachedMount();
+    l_.lower_ = sys::DetachedMount();
+    l_.disk_ = sys::DetachedMount();
     return {};
   }
 

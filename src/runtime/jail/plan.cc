@@ -16,19 +16,15 @@ constexpr std::uint64_t kCpuPeriodMicros = 100'000;
 constexpr int kOomScore = 250;  // the host prefers to lose a sandbox's process over one of its own
 constexpr int kTtyGroup = 5;
 
-// Files of procfs that tell about the host or act on it. Those the kernel lacks are passed over.
+// Files and directories of procfs that tell about the host's hardware, disks and boot, or act on
+// it. Those the kernel lacks are passed over. What only the host's root may open (kmsg, slabinfo,
+// kpagecount, ...) needs no mask: nobody inside is that.
 constexpr const char* kMaskedFiles[] = {
-    "proc/cmdline",      "proc/config.gz",     "proc/interrupts",  "proc/iomem",
-    "proc/ioports",      "proc/kallsyms",      "proc/kcore",       "proc/key-users",
-    "proc/keys",         "proc/kmsg",          "proc/kpagecgroup", "proc/kpagecount",
-    "proc/kpageflags",   "proc/latency_stats", "proc/modules",     "proc/mtrr",
-    "proc/pagetypeinfo", "proc/sched_debug",   "proc/schedstat",   "proc/slabinfo",
-    "proc/softirqs",     "proc/sysrq-trigger", "proc/timer_list",  "proc/timer_stats",
-    "proc/vmallocinfo",  "proc/allocinfo",     "proc/swaps",       "proc/diskstats",
-    "proc/partitions",   "proc/consoles",      "proc/bootconfig",  "proc/locks",
+    "proc/cmdline", "proc/diskstats",     "proc/interrupts", "proc/kcore",       "proc/key-users",
+    "proc/keys",    "proc/latency_stats", "proc/modules",    "proc/partitions",  "proc/sched_debug",
+    "proc/swaps",   "proc/sysrq-trigger", "proc/timer_list", "proc/timer_stats",
 };
-constexpr const char* kMaskedDirs[] = {"proc/acpi",   "proc/asound",   "proc/scsi",
-                                       "proc/driver", "proc/pressure", "proc/tty/driver"};
+constexpr const char* kMaskedDirs[] = {"proc/acpi", "proc/asound", "proc/scsi"};
 constexpr const char* kReadOnlyDirs[] = {"proc/sys", "proc/irq", "proc/bus", "proc/fs"};
 
 // type major:minor access, all of /dev; no `m`: nobody inside makes nodes.
