@@ -88,6 +88,42 @@ class Disk:
         subprocess.run(["losetup", "--detach", self.path], check=True)
 
 
+class Server:
+    """`atoll serve` on a free port, with a home and, if given, templates of its own."""
+
+    def __init__(self, build, home, log, templates=None):
+        os.makedirs(home, exist_ok=True)
+        env = {**os.environ, **({"ATOLL_TEMPLATES": templates} if templates else {})}
+        env.pop("ATOLL_HOME", None)
+        self.log_path = log
+        port = free_port()
+        with open(log, "wb") as output:
+            self.process = subprocess.Popen(
+                [os.path.join(build, "bin/atoll"), "serve", "--home", home, "--listen", f"127.0.0.1:{port}"],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=output, env=env, start_new_session=True)
+        self.pid = self.process.pid
+        key = None
+        deadline = time.monotonic() + 60
+        while key is None:
+            ready, _, _ = select.select([self.process.stdout], [], [], max(0, deadline - time.monotonic()))
+            line = self.process.stdout.readline().decode() if ready else ""
+            if not line:
+                self.stop()
+                raise SystemExit("security: the server did not come up:\n" + self.log()[-2000:])
+            if line.startswith("export E2B_API_KEY="):
+                key = line.split("=", 1)[1].strip().strip("'\"")
+        self.api = Api("127.0.0.1", port, key)
+
+    def log(self):
+        return read_text(self.log_path)
+
+    def ended(self):
+        return self.process.poll() is not None
+
+    def stop(self):
+        stop_process(self.process, 20)
+
+
 class World:
     def __init__(self, verbose=False):
         self.verbose = verbose
@@ -159,31 +195,10 @@ class World:
     # ---- the sandboxes' side
 
     def start_server(self):
-        port = free_port()
-        # A home of an earlier run could hold sandboxes of a server that was killed.
-        os.makedirs(self.home, exist_ok=True)
-        env = dict(os.environ)
-        env.pop("ATOLL_HOME", None)
-        self.log = open(os.path.join(self.work, "server.log"), "wb")
-        self.server = subprocess.Popen(
-            [os.path.join(self.build, "bin/atoll"), "serve", "--home", self.home, "--listen", f"127.0.0.1:{port}"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, env=env, start_new_session=True)
-        key = None
-        deadline = time.monotonic() + 60
-        while key is None:
-            ready, _, _ = select.select([self.server.stdout], [], [], max(0, deadline - time.monotonic()))
-            line = self.server.stdout.readline().decode() if ready else ""
-            if not line:
-                raise SystemExit("security: the server did not come up:\n" + self.server_log()[-2000:])
-            if line.startswith("export E2B_API_KEY="):
-                key = line.split("=", 1)[1].strip().strip("'\"")
-        self.api = Api("127.0.0.1", port, key)
+        self.server = Server(self.build, self.home, os.path.join(self.work, "server.log"))
+        self.api = self.server.api
         self.main = self.new_sandbox()
         self.neighbour = self.new_sandbox()
-
-    def server_log(self):
-        with open(os.path.join(self.work, "server.log"), errors="replace") as file:
-            return file.read()
 
     def new_sandbox(self):
         sandbox = self.api.create()
@@ -195,8 +210,14 @@ class World:
         self.extra.remove(sandbox)
         sandbox.kill()
 
-    def give_payloads(self, sandbox):
+    def give_payloads(self, sandbox, only=None):
+        """All payloads once; for a short-lived sandbox only the one that it needs."""
         if sandbox.has_payloads:
+            return
+        if only:
+            sandbox.upload(f"{INSIDE}/{only}", read_bytes(self.payload(only)))
+            sandbox.run(["/bin/chmod", "755", f"{INSIDE}/{only}"])
+            sandbox.has_payloads = True
             return
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as tar:
@@ -251,8 +272,7 @@ class World:
             with contextlib.suppress(Exception):
                 self.drop_sandbox(sandbox)
         if self.server:
-            stop_process(self.server, 20)
-            self.log.close()
+            self.server.stop()
         if self._disk:
             self._disk.stop()
         self.host_socket.stop()
@@ -283,6 +303,11 @@ def free_port():
 
 def all_pids():
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def read_bytes(path):
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def read_text(path):

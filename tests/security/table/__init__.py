@@ -1,8 +1,8 @@
 """The table of attacks, area by area. A new area is a module with AREA and ROWS, named here."""
 
-from table import api, descriptors, devices, files, identity, kernel, limits, mounts, neighbours, processes, syscalls
+from table import api, descriptors, devices, files, identity, kernel, limits, mounts, neighbours, processes, syscalls, templates
 
-AREAS = [files, descriptors, processes, devices, kernel, mounts, syscalls, neighbours, identity, limits, api]
+AREAS = [files, descriptors, processes, devices, kernel, mounts, syscalls, neighbours, identity, templates, limits, api]
 
 
 def rows():

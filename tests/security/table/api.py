@@ -99,8 +99,7 @@ def private_endpoints(world):
 
 def host_confusion(world):
     """Ids that are paths, ports that are not the agent's, host names that disagree with headers."""
-    for sandbox_id in ("../" + world.main.id, world.main.id + "/../" + world.neighbour.id, "nonexistingsandbox", "", "%2e%2e", "a" * 5000,
-                       world.main.id + "\t"):
+    for sandbox_id in ("../" + world.main.id, world.main.id + "/../" + world.neighbour.id, "nonexistingsandbox", "", "%2e%2e", "a" * 5000):
         try:
             status, _ = world.api.request("GET", "/health", None, {"E2b-Sandbox-Id": sandbox_id, "E2b-Sandbox-Port": AGENT_PORT})
         except (OSError, ValueError):

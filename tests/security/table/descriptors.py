@@ -4,11 +4,9 @@ import os
 import socket
 import subprocess
 import threading
-import time
 
-from client import ApiError
-from model import check_row, Fail, payload_row, judge_control, held, parse_verdict, Row
-from world import read_text, stop_process, INSIDE
+from model import check_row, Fail, held, judge_control, payload_row, Row
+from world import read_text, stop_process
 
 AREA = "Descriptors, the agent's binary and socket"
 
@@ -114,6 +112,7 @@ def socket_symlink(world):
     for user in ("user", "root"):
         sandbox = world.new_sandbox()
         try:
+            world.give_payloads(sandbox, "replace_agent_socket")
             verdict = world.inside("replace_agent_socket", ["/run/atoll", world.host_socket_path], user, sandbox)
             if verdict.word not in ("BLOCKED", "SUCCEEDED"):
                 raise Fail(f"as {user}: {verdict}")

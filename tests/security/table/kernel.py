@@ -4,11 +4,9 @@ import os
 import platform
 import secrets
 import subprocess
-import sys
 
 import policy
-from model import Fail, held, payload_row, Row, Skip
-from world import HERE
+from model import Fail, held, payload_row, Row
 
 AREA = "The host's kernel"
 

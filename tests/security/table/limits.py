@@ -2,12 +2,14 @@
 
 import contextlib
 import os
+import subprocess
+import sys
 import threading
 import time
 
 from client import ApiError, RpcError
-from model import Fail, held, judge_control, parse_verdict, Row, Skip
-from world import INSIDE, read_text, status_of
+from model import Fail, held, judge_control, Row, Skip
+from world import HERE, INSIDE, read_text, status_of, stop_process
 
 AREA = "Bombs"
 PATIENCE = 5.0  # seconds: the longest answer that a neighbour may need on a machine that is under attack
@@ -82,7 +84,7 @@ def bomb(name, attack, protection, payload, args, control_args=None, need_mib=0,
         for user in users:
             sandbox = world.new_sandbox()
             try:
-                world.give_payloads(sandbox)
+                world.give_payloads(sandbox, payload)
                 watch = Watch(world)
                 try:
                     verdict = world.inside(payload, args(world), user, sandbox, timeout)
@@ -120,9 +122,6 @@ def starve(name, attack, protection, payload, cap, hold=6, control_uid=None):
 
     def control(world):
         """Two processes on the host that nothing separates."""
-        import subprocess
-        import sys
-        from world import HERE, stop_process
         command = [sys.executable, os.path.join(HERE, "barehost.py"), "--work", world.work]
         if control_uid:
             command += ["--uid", str(control_uid)]
@@ -138,7 +137,7 @@ def starve(name, attack, protection, payload, cap, hold=6, control_uid=None):
     def run(world):
         sandbox = world.new_sandbox()
         try:
-            world.give_payloads(sandbox)
+            world.give_payloads(sandbox, payload)
             world.give_payloads(world.neighbour)
             holder = sandbox.start([f"{INSIDE}/{payload}", "hold", str(cap(world)), str(hold)], user="root", timeout=60)
             try:
@@ -214,18 +213,17 @@ def disk_control_args(world):
 
 
 def inode_args(world):
-    """One more than the sandbox's own file system has."""
+    """More than the sandbox's own file system has."""
     if not world.api:
         return [330_000]
     code, out, _ = world.main.run(["/usr/bin/stat", "-f", "-c", "%c", "/"])
     return [int(out) + 1000]
 
 
-def inode_control_args(world):
-    cap = inode_args(world)[0]
-    if os.statvfs(world.work).f_favail < 2 * cap:
-        raise Skip("no control on this machine: too few free inodes")
-    return [cap, world.work]
+def descriptor_args(world):
+    """Half of what the whole machine may have; or more than the sandbox's memory holds, where that is less."""
+    most = int(read_text("/proc/sys/fs/file-max")) // 2
+    return [min(most, 8 * 1024 * limits_of(world)["memory"]), 2]
 
 
 def aio_cap(world):
@@ -249,9 +247,9 @@ ROWS = [
     bomb("shm_filler", "fill /dev/shm", "size of the tmpfs; memory limit", "shm_filler", memory_args, need_mib=1024),
     bomb("disk_filler", "fill the disk", "own disk image of fixed size", "disk_filler", disk_args, disk_control_args),
     bomb("inode_filler", "make files without end", "own file system with a fixed number", "inode_filler", inode_args,
-         inode_control_args, users=("user",), timeout=300),
+         users=("user",), timeout=300),
     bomb("descriptor_bomb", "open files without end", "memory limit of the cgroup counts them", "descriptor_bomb",
-         lambda world: [2_000_000, 2], need_mib=2048),
+         descriptor_args, need_mib=2048),
     bomb("socket_bomb", "fill socket and pipe buffers", "memory limit of the cgroup counts them", "socket_bomb", memory_args,
          need_mib=1024),
     starve("pty_starvation", "use up the kernel's terminals", "limit of the sandbox's devpts", "pty_bomb", pty_cap),

@@ -6,8 +6,8 @@ import secrets
 import socket
 import subprocess
 
-from model import Fail, held, judge_control, payload_row, Row, Skip
-from world import free_port, HostSocket, INSIDE, stop_process
+from model import Fail, held, judge_control, Row, Skip
+from world import free_port, HostSocket, INSIDE
 
 AREA = "IPC and loopback of the host and of neighbours"
 
