@@ -1,5 +1,5 @@
 import { describe } from 'node:test'
-import { FileNotFoundError, FileType, InvalidArgumentError, NotFoundError } from 'e2b'
+import { FileNotFoundError, FileType, InvalidArgumentError, NotEnoughSpaceError, NotFoundError } from 'e2b'
 import { assert, parallel, row, unique } from './support.mjs'
 
 const home = '/home/user'
@@ -438,5 +438,15 @@ describe('files/write', parallel, () => {
     await sandbox.files.write(name, streamOf(long), { useOctetStream: true, gzip: true })
     assert.equal((await sandbox.files.getInfo(name)).size, long.length)
     assert.equal(await sandbox.files.read(name), long)
+  })
+
+  row('files/write: full disk', {}, async ({ sandbox }) => {
+    const fill = 'fallocate -l $(($(df --output=avail -B1 /home/user | tail -1) - 4194304)) /home/user/filler'
+    await sandbox.commands.run(fill, { user: 'root' })
+    const data = new Blob([Buffer.alloc(24 << 20, 7)])
+    await assert.rejects(sandbox.files.write('more.bin', data), NotEnoughSpaceError)
+    await assert.rejects(sandbox.files.write('more.bin', data, { useOctetStream: true }), NotEnoughSpaceError)
+    await sandbox.files.remove('filler', { user: 'user' })
+    assert.equal((await sandbox.files.write('more.bin', data)).path, `${home}/more.bin`)
   })
 })

@@ -149,6 +149,18 @@ describe('sandbox/secure', () => {
 describe('sandbox/host', parallel, () => {
   const request = (sandbox, port) => fetch(`${process.env.E2B_SANDBOX_URL}/`, { headers: route(sandbox, port) })
 
+  row('sandbox/host: ping server in a running sandbox', {}, async ({ sandbox }) => {
+    await sandbox.files.write('www/index.html', 'served from inside')
+    await sandbox.commands.run('cd www && python -m http.server 8000', { background: true, timeoutMs: 0 })
+    const answers = []
+    await until('the server', async () => {
+      const response = await request(sandbox, 8000)
+      answers.push(response.status)
+      return response.status === 200 && (await response.text()) === 'served from inside'
+    })
+    assert.ok(answers.every((status) => status === 200 || status === 502), `${answers}`)
+  })
+
   row('sandbox/host: request to a killed sandbox', {}, async ({ sandbox }) => {
     await sandbox.kill()
     const response = await request(sandbox, 3000)

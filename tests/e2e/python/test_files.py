@@ -2,7 +2,7 @@ import datetime
 import io
 
 import pytest
-from e2b import FileNotFoundException, FileType, InvalidArgumentException, NotFoundException
+from e2b import FileNotFoundException, FileType, InvalidArgumentException, NotEnoughSpaceException, NotFoundException
 
 from support import HOME, row, settle, unique
 
@@ -465,3 +465,17 @@ async def test_write_binary(case):
     info = await settle(case.sbx.files.write(name, io.BytesIO(content)))
     assert info.path == f"{HOME}/{name}"
     assert await settle(case.sbx.files.read(name, format="bytes")) == content
+
+
+@row("files/write: full disk")
+async def test_write_full_disk(case):
+    fill = "fallocate -l $(($(df --output=avail -B1 /home/user | tail -1) - 4194304)) /home/user/filler"
+    await settle(case.sbx.commands.run(fill, user="root"))
+    data = b"\7" * (24 << 20)
+    for options in ({}, {"use_octet_stream": True}):
+        with pytest.raises(NotEnoughSpaceException):
+            await settle(case.sbx.files.write("more.bin", data, **options))
+    with pytest.raises(NotEnoughSpaceException):
+        await settle(case.sbx.files.write("more.bin", io.BytesIO(data)))
+    await settle(case.sbx.files.remove("filler"))
+    assert (await settle(case.sbx.files.write("more.bin", data))).path == f"{HOME}/more.bin"

@@ -1,10 +1,13 @@
 import asyncio
 import datetime
+import os
+import urllib.error
+import urllib.request
 
 import pytest
 from e2b import InvalidArgumentException, SandboxException, SandboxNotFoundException, SandboxQuery, SandboxState
 
-from support import row, settle, unique
+from support import row, settle, unique, until
 
 RUNNING = [SandboxState.RUNNING]
 
@@ -178,6 +181,24 @@ async def test_info(case):
     assert info.started_at < info.end_at
     with pytest.raises(SandboxNotFoundException):
         await settle(case.flavor.Sandbox.get_info("nonexistingsandbox"))
+
+
+@row("sandbox/host: ping server in a running sandbox")
+async def test_ping_server(case):
+    await settle(case.sbx.files.write("www/index.html", "served from inside"))
+    await settle(case.sbx.commands.run("cd www && python -m http.server 8001", background=True, timeout=0))
+    headers = {"E2b-Sandbox-Id": case.sbx.sandbox_id, "E2b-Sandbox-Port": "8001"}
+    made = urllib.request.Request(os.environ["E2B_SANDBOX_URL"] + "/", headers=headers)
+
+    def answered():
+        try:
+            with urllib.request.urlopen(made, timeout=10) as response:
+                return response.read() == b"served from inside"
+        except urllib.error.HTTPError as error:
+            assert error.code == 502
+            return False
+
+    await until("the server", answered)
 
 
 # --- list

@@ -178,6 +178,13 @@ describe('bad-input/http', () => {
     assert.ok(Date.now() - began < 3_000)
     for (const socket of sockets) socket.destroy()
   })
+
+  test('bad-input/http: half a request is closed in the end', limited(60), async () => {
+    const began = Date.now()
+    const answer = await exchange(`GET /v2/sandboxes HTTP/1.1\r\n${host}X-Slow: `, { waitMs: 45_000 })
+    assert.ok(answer.closed, 'the server ends it')
+    assert.ok(Date.now() - began > 1_000, 'but not at once')
+  })
 })
 
 describe('bad-input/proxy', () => {
