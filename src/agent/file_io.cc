@@ -75,11 +75,6 @@ Metadata collect(List list, Get get) {
 
 }  // namespace
 
-void Fd::reset() {
-  // close(2) releases the descriptor whatever it returns.
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-}
-
 bool is_disk_full(int err) { return err == ENOSPC || err == EDQUOT; }
 
 Result<std::size_t> read_file(int fd, std::span<char> into) {

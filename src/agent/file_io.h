@@ -12,34 +12,13 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "base/result.h"
+#include "sys/fd.h"
 
 namespace atl::agent {
 
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    if (this != &other) {
-      reset();
-      fd_ = std::exchange(other.fd_, -1);
-    }
-    return *this;
-  }
-  ~Fd() { reset(); }
-
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-  int release() { return std::exchange(fd_, -1); }
-  void reset();
-
- private:
-  int fd_ = -1;
-};
+using Fd = sys::UniqueFd;
 
 // Errors of these carry `sys_errno`; code internal, or resource_exhausted when the disk or quota is
 // full.
