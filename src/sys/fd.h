@@ -2,6 +2,7 @@
 // close-on-exec.
 #pragma once
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <utility>
@@ -33,5 +34,10 @@ class UniqueFd {
  private:
   int fd_ = -1;
 };
+
+// Another number for the same open file; empty if there are no numbers left.
+inline UniqueFd duplicate(const UniqueFd& fd) {
+  return UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
+}
 
 }  // namespace atl::sys

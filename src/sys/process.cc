@@ -2,12 +2,17 @@
 
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <linux/securebits.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <utility>
 
 #include "sys/self.h"
 
@@ -94,7 +99,46 @@ Result<bool> wait_readable(const UniqueFd& fd, std::chrono::milliseconds at_most
   }
 }
 
-Result<Cloned> clone_process(std::uint64_t flags, const UniqueFd* into_cgroup) {
+namespace {
+
+// The effective uid of this thread, and nothing else: capabilities and the uid of file accesses
+// stay. Raw calls: the C library's would change every thread.
+class BorrowedUid {
+ public:
+  static Result<BorrowedUid> take(uid_t uid) {
+    const int bits = ::prctl(PR_GET_SECUREBITS);
+    if (bits < 0 || ::prctl(PR_SET_SECUREBITS, unsigned(bits) | SECBIT_NO_SETUID_FIXUP) != 0)
+      return errno_error("keep capabilities over a change of uid");
+    if (::syscall(SYS_setresuid, -1, uid, -1) != 0) return errno_error("setresuid");
+    BorrowedUid borrowed;
+    ::syscall(SYS_setfsuid, ::getuid());
+    if (::syscall(SYS_setfsuid, -1) != long(::getuid())) return errno_error("setfsuid");
+    return borrowed;
+  }
+  BorrowedUid(BorrowedUid&& other) noexcept : mine_(std::exchange(other.mine_, false)) {}
+  ~BorrowedUid() {
+    if (mine_) give_back();
+  }
+  void keep() { mine_ = false; }
+
+ private:
+  BorrowedUid() = default;
+  // A process that cannot return to its own uid must not go on.
+  static void give_back() {
+    if (::syscall(SYS_setresuid, -1, ::getuid(), -1) != 0) ::abort();
+  }
+  bool mine_ = true;
+};
+
+}  // namespace
+
+Result<Cloned> clone_process(std::uint64_t flags, const UniqueFd* into_cgroup,
+                             std::optional<uid_t> owner) {
+  std::optional<BorrowedUid> borrowed;
+  if (owner) {
+    ATOLL_TRY_ASSIGN(BorrowedUid taken, BorrowedUid::take(*owner));
+    borrowed.emplace(std::move(taken));
+  }
   int pidfd = -1;
   clone_args args{};
   args.flags = flags | CLONE_PIDFD;
@@ -106,7 +150,11 @@ Result<Cloned> clone_process(std::uint64_t flags, const UniqueFd* into_cgroup) {
   }
   const long pid = ::syscall(SYS_clone3, &args, sizeof(args));
   if (pid < 0) return errno_error("clone3");
-  if (pid == 0) return Cloned{};
+  if (pid == 0) {
+    // In the new namespace the caller's uid has no name; the child takes the one it wants itself.
+    if (borrowed) borrowed->keep();
+    return Cloned{};
+  }
   return Cloned{pid_t(pid), UniqueFd(pidfd)};
 }
 

@@ -66,7 +66,12 @@ struct Cloned {
   pid_t pid = 0;
   UniqueFd pidfd;
 };
-Result<Cloned> clone_process(std::uint64_t flags, const UniqueFd* into_cgroup);
+// `owner`, with CLONE_NEWUSER: the host's user to whom the new namespace belongs. The kernel counts
+// what is limited per user (inotify instances and watches, queues, namespaces) against the owner as
+// well, so that namespaces of one owner use up each other's share. The child keeps the caller's
+// other ids, with which it makes files.
+Result<Cloned> clone_process(std::uint64_t flags, const UniqueFd* into_cgroup,
+                             std::optional<uid_t> owner = std::nullopt);
 [[noreturn]] void exit_now(int code);
 
 struct SpawnOptions {

@@ -62,6 +62,7 @@ class JailTest : public ::testing::Test {
 
   net::asio::io_context io_;
   std::unique_ptr<runtime::JailRuntime> runtime_;
+  gid_t server_gid_ = 0;
   std::string home_;
   std::string templates_;
 

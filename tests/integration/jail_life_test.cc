@@ -340,6 +340,34 @@ TEST_F(JailLife, CgroupV2) {
   EXPECT_NE(::access(dir.c_str(), F_OK), 0);
 }
 
+TEST_F(JailLife, AnUnprivilegedServerConnectsAndNobodyElse) {
+  server_gid_ = 54321;
+  begin();
+  const SandboxId id = create();
+  const auto as = [&](gid_t gid) {
+    EXPECT_EQ(::setegid(gid), 0);
+    EXPECT_EQ(::seteuid(65534), 0);
+    auto stream = await(runtime_->connect_agent(id));
+    EXPECT_EQ(::seteuid(0), 0);
+    EXPECT_EQ(::setegid(0), 0);
+    return stream.ok() ? Errc{} : stream.error().code;
+  };
+  EXPECT_EQ(as(54321), Errc{});
+  EXPECT_EQ(as(54322), Errc::permission_denied);
+  EXPECT_EQ(as(65534), Errc::permission_denied);
+}
+
+TEST_F(JailLife, ListsOfManyPages) {
+  begin();
+  std::set<std::string> made;
+  for (int i = 0; i < 40; ++i) made.insert(create().str());
+  auto list = await(runtime_->list());
+  ASSERT_TRUE(list.ok());
+  std::set<std::string> listed;
+  for (const SandboxId& id : *list) listed.insert(id.str());
+  EXPECT_EQ(listed, made);
+}
+
 TEST_F(JailLife, TheWardenListensNowhere) {
   begin();
   const std::string pid = std::to_string(runtime_->warden_pid());

@@ -110,8 +110,8 @@ class JailRuntime::Client : public std::enable_shared_from_this<Client> {
          std::chrono::milliseconds timeout)
       : strand_(asio::make_strand(io)),
         socket_(std::move(socket)),
-        watch_(strand_, ::dup(socket_.get())),
-        write_watch_(strand_, ::dup(socket_.get())),
+        watch_(strand_, sys::duplicate(socket_).release()),
+        write_watch_(strand_, sys::duplicate(socket_).release()),
         warden_(std::move(warden)),
         warden_pid_(warden_.pid()),
         timeout_(timeout) {}

@@ -142,7 +142,8 @@ class Launch::Executor {
     ATOLL_TRY_ASSIGN(auto ends, sys::seqpacket_pair());
     ATOLL_TRY_ASSIGN(
         sys::Cloned cloned,
-        sys::clone_process(a.flags, a.into_cgroup ? l_.cgroup_->clone_target() : nullptr));
+        sys::clone_process(a.flags, a.into_cgroup ? l_.cgroup_->clone_target() : nullptr,
+                           Ranges::first_id(l_.slot_)));
     if (cloned.pid == 0) {
       ends.first.reset();  // or the end of the warden would go unnoticed
       run_init({l_.plan_, host_.filters, host_.fail_at, std::move(ends.second),

@@ -15,6 +15,7 @@ constexpr sys::MountAttrs kReadOnly = MOUNT_ATTR_RDONLY;
 constexpr std::uint64_t kCpuPeriodMicros = 100'000;
 constexpr int kOomScore = 250;  // the host prefers to lose a sandbox's process over one of its own
 constexpr int kTtyGroup = 5;
+constexpr int kTerminals = 128;  // of the kernel's few thousand, which all sandboxes share
 
 // Files and directories of procfs that tell about the host's hardware, disks and boot, or act on
 // it. Those the kernel lacks are passed over. What only the host's root may open (kmsg, slabinfo,
@@ -155,16 +156,19 @@ void add_init_steps(const LaunchSpec& spec, std::vector<Step>& steps) {
   add("dev.pts", NewMount{"devpts",
                           "dev/pts",
                           {{"newinstance", ""},
+                           {"max", std::to_string(kTerminals)},
                            {"ptmxmode", "0666"},
                            {"mode", "0620"},
                            {"gid", std::to_string(kTtyGroup)}},
                           kNoSuid | kNoExec});
-  add("dev.shm",
-      NewMount{
-          "tmpfs",
-          "dev/shm",
-          {{"source", "shm"}, {"mode", "1777"}, {"size", std::to_string(spec.memory_bytes / 2)}},
-          kNoSuid | kNoDev});
+  add("dev.shm", NewMount{"tmpfs",
+                          "dev/shm",
+                          {{"source", "shm"},
+                           {"uid", "0"},
+                           {"gid", "0"},
+                           {"mode", "1777"},
+                           {"size", std::to_string(spec.memory_bytes / 2)}},
+                          kNoSuid | kNoDev});
   add("run", AttachControlDir{kControlDir});
   add("agent", AttachShared{"agent", kAgentPath + 1, kReadOnly | kNoSuid | kNoDev});
   // MPTCP sockets cannot be dumped, and some runtimes listen on nothing else by default.

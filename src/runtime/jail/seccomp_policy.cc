@@ -46,8 +46,7 @@ constexpr AllowedCall kAllowed[] = {
     {"clock_nanosleep"}, {"epoll_create"}, {"epoll_create1"}, {"epoll_ctl"}, {"epoll_ctl_old"},
     {"epoll_pwait"}, {"epoll_pwait2"}, {"epoll_wait"}, {"epoll_wait_old"}, {"eventfd"},
     {"eventfd2"}, {"futex"}, {"futex_requeue", 456}, {"futex_wait", 455}, {"futex_waitv", 449},
-    {"futex_wake", 454}, {"get_robust_list"}, {"getitimer"}, {"gettimeofday"}, {"io_cancel"},
-    {"io_destroy"}, {"io_getevents"}, {"io_pgetevents"}, {"io_setup"}, {"io_submit"}, {"nanosleep"},
+    {"futex_wake", 454}, {"get_robust_list"}, {"getitimer"}, {"gettimeofday"}, {"nanosleep"},
     {"pause"}, {"pipe"}, {"pipe2"}, {"poll"}, {"ppoll"}, {"pselect6"}, {"restart_syscall"},
     {"select"}, {"set_robust_list"}, {"setitimer"}, {"signalfd"}, {"signalfd4"}, {"time"},
     {"timer_create"}, {"timer_delete"}, {"timer_getoverrun"}, {"timer_gettime"}, {"timer_settime"},
@@ -87,8 +86,9 @@ constexpr AllowedCall kAllowed[] = {
 
 // Not in the table, hence ENOSYS, on purpose: io_uring_* and userfaultfd (cannot be dumped, large
 // attack surface), clone3 (its flags are in memory, where a filter cannot look; the C library falls
-// back to clone), landlock_* (would be lost without a word by dump and restore), memfd_secret, and
-// everything newer than this table.
+// back to clone), landlock_* (would be lost without a word by dump and restore), io_setup and its
+// kin (fs.aio-max-nr is one supply for the whole machine; databases fall back to threads),
+// memfd_secret, and everything newer than this table.
 
 // Exist for programs that ask politely, always refused.
 // clang-format off

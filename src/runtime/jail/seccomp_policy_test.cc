@@ -120,9 +120,8 @@ TEST_F(SeccompPolicy, OrdinaryCallsPass) {
 }
 
 TEST_F(SeccompPolicy, UnknownAndUndumpableCallsDoNotExist) {
-  for (long call :
-       {SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register, SYS_userfaultfd, SYS_clone3,
-        SYS_landlock_create_ruleset, SYS_memfd_secret, 457, 600, 1000000}) {
+  for (long call : {SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register, SYS_userfaultfd,
+                    SYS_clone3, SYS_landlock_create_ruleset, SYS_memfd_secret, 457, 600, 1000000}) {
     EXPECT_EQ(decide(call), refused(ENOSYS)) << call;
   }
 }

@@ -31,6 +31,18 @@ Result<sys::UniqueFd> own_dir(const sys::UniqueFd& parent, const std::string& na
   return dir;
 }
 
+// Descriptors are paid with the memory of the sandbox that opens them. The number for the whole
+// machine protects nobody then; it lets one sandbox stop all programs without root. Hosts with
+// systemd have lifted it at boot.
+void lift_open_files_of_the_host() {
+  auto dir = sys::open_trusted("/proc/sys/fs", O_PATH | O_DIRECTORY);
+  auto lifted = dir ? sys::write_beneath(*dir, "file-max", "9223372036854775807")
+                    : Result<void>(std::move(dir).error());
+  if (!lifted)
+    log::warn("cannot lift fs.file-max: many open files in one sandbox can stop the others",
+              {{"error", lifted.error().message}});
+}
+
 Result<void> make_run_dirs() {
   ATOLL_TRY_ASSIGN(sys::UniqueFd run, sys::open_trusted("/run", O_RDONLY | O_DIRECTORY));
   ATOLL_TRY_ASSIGN(sys::UniqueFd ours, own_dir(run, "atoll", 0755));
@@ -110,6 +122,7 @@ Result<std::unique_ptr<Warden>> Warden::create(const WardenConfig& config) {
   ATOLL_TRY(wire::validate_id(config.instance, "instance"));
   sys::set_file_mask(077);
   sys::raise_open_files();
+  lift_open_files_of_the_host();
   ATOLL_TRY(make_run_dirs());
   // From here on no mount of ours is seen by the host, and all of them go with this process.
   ATOLL_TRY(sys::unshare(CLONE_NEWNS));
