@@ -111,6 +111,12 @@ struct Agent::Impl {
     return out;
   }
 
+  void write_markers() const {
+    const auto written = write_marker_files(state, options.marker_directory);
+    if (!written.ok())
+      log::warn("cannot write the marker files", {{"error", written.error().message}});
+  }
+
   net::Task<void> init(net::Exchange& exchange) {
     if (exchange.request.method != "POST") {
       co_await send_plain_error(exchange, 405, "method not allowed", {{"Allow", "POST"}});
@@ -136,11 +142,7 @@ struct Agent::Impl {
       co_await send_plain_error(exchange, 401, "access token validation failed");
       co_return;
     }
-    if (state.apply(*std::move(request))) {
-      if (const auto written = write_marker_files(state, options.marker_directory); !written.ok()) {
-        log::warn("cannot write the marker files", {{"error", written.error().message}});
-      }
-    }
+    if (state.apply(*std::move(request))) write_markers();
     co_await send_empty(
         exchange, 204,
         {{"Cache-Control", "no-store"}, {"X-Envd-Version", std::string(kEnvdVersion)}});
@@ -162,6 +164,7 @@ Agent::~Agent() = default;
 
 Result<void> Agent::start() {
   ATOLL_TRY(impl_->reaper.start());
+  impl_->write_markers();
   if (impl_->options.listen_fd) {
     ATOLL_TRY(impl_->server.listen_fd(*impl_->options.listen_fd, std::string(kHostListener)));
   }

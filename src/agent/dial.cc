@@ -1,6 +1,9 @@
 #include "agent/dial.h"
 
+#include <poll.h>
+
 #include <boost/asio/experimental/awaitable_operators.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <charconv>
 
 #include "agent/http_glue.h"
@@ -9,6 +12,7 @@ namespace atl::agent {
 namespace {
 
 constexpr std::size_t kBuffer = 64 * 1024;
+constexpr std::chrono::seconds kHangUpCheck{5};
 
 // One direction, to the end of `from`; passes the end on. When either side fails, both are closed
 // and the other direction ends too.
@@ -31,6 +35,19 @@ net::Task<void> carry(net::Stream& from, net::Stream& to) {
       to.close();
       co_return;
     }
+  }
+}
+
+// A peer that finished sending may still listen, so the end of its bytes does not end the tunnel.
+// When it has closed its socket altogether, nobody is left to carry bytes for, even if the service
+// inside never says a word again.
+net::Task<void> until_hung_up(net::Stream& outside) {
+  net::asio::steady_timer timer(outside.executor());
+  for (;;) {
+    timer.expires_after(kHangUpCheck);
+    co_await timer.async_wait(net::asio::use_awaitable);
+    pollfd peer{outside.native_handle(), 0, 0};
+    if (peer.fd < 0 || (::poll(&peer, 1, 0) > 0 && (peer.revents & (POLLHUP | POLLERR)))) co_return;
   }
 }
 
@@ -78,7 +95,7 @@ net::Task<void> handle_dial(net::Exchange& exchange) {
   }
   outside.set_read_timeout(std::nullopt);
   outside.set_write_timeout(std::nullopt);
-  co_await (carry(outside, **inside) && carry(**inside, outside));
+  co_await ((carry(outside, **inside) && carry(**inside, outside)) || until_hung_up(outside));
 }
 
 }  // namespace atl::agent
