@@ -116,6 +116,12 @@ class SocketStream final : public Stream {
 
   asio::any_io_executor executor() override { return socket_.get_executor(); }
   int native_handle() override { return socket_.is_open() ? socket_.native_handle() : -1; }
+  int release() override {
+    if (!socket_.is_open()) return -1;
+    boost::system::error_code ec;
+    const int fd = socket_.release(ec);
+    return ec ? -1 : fd;
+  }
 
  private:
   // Reads and writes that never have to wait would keep the thread from everybody else: every few
