@@ -9,6 +9,7 @@
 // client gets 502.
 #include "proxy/forward.h"
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/post.hpp>
@@ -25,7 +26,8 @@ namespace {
 
 namespace asio = net::asio;
 
-constexpr std::size_t kBuffer = 128 * 1024;
+constexpr std::size_t kBuffer = 64 * 1024;
+constexpr std::size_t kBulkBuffer = 256 * 1024;  // for bodies known to be at least as long
 constexpr std::size_t kSmallBody = 32 * 1024;
 constexpr std::size_t kSmallAnswer = 32 * 1024;
 // A service that was just started may not listen yet.
@@ -35,7 +37,7 @@ constexpr std::array<std::chrono::milliseconds, 4> kDialPauses = {
 
 class Buffer {
  public:
-  explicit Buffer(std::size_t size = kBuffer)
+  explicit Buffer(std::size_t size)
       : data_(std::make_unique_for_overwrite<char[]>(size)), size_(size) {}
   std::span<char> span() { return {data_.get(), size_}; }
   std::string_view first(std::size_t n) const { return {data_.get(), n}; }
@@ -44,6 +46,12 @@ class Buffer {
   std::unique_ptr<char[]> data_;
   std::size_t size_;
 };
+
+std::size_t buffer_size(std::optional<std::uint64_t> length) {
+  if (!length) return kBuffer;
+  if (*length >= kBulkBuffer) return kBulkBuffer;
+  return std::clamp<std::size_t>(std::size_t(*length), 1, kBuffer);
+}
 
 class Entered {
  public:
@@ -85,13 +93,13 @@ net::Task<void> run_uplink(std::shared_ptr<Flow> flow, bool streams) {
   net::Exchange& exchange = *flow->exchange;
   net::HttpClient& upstream = *flow->upstream;
   if (streams) {
-    Buffer buffer;
+    Buffer buffer(buffer_size(exchange.body.content_length()));
     bool taken = true;
     while (taken) {
       auto reading = exchange.body.read_some(buffer.span());
       auto n = co_await std::move(reading);
       if (!n.ok()) {
-        flow->bad_body = n.error().code == Errc::invalid_argument;
+        if (!flow->settled) flow->bad_body = n.error().code == Errc::invalid_argument;
         flow->on_client_gone();
         co_return;
       }
@@ -119,8 +127,8 @@ net::Task<bool> carry_down(Flow& flow, net::ResponseHead head) {
     co_return (co_await std::move(sending)).ok();
   }
   const auto length = body.content_length();
-  Buffer buffer(length ? std::min<std::uint64_t>(std::max<std::uint64_t>(*length, 1), kBuffer)
-                       : kBuffer);
+  const bool framed = head.headers.lists("Transfer-Encoding", "chunked");
+  Buffer buffer(buffer_size(length));
   std::size_t first = 0;
   if (length && *length <= kSmallAnswer && !body.at_end()) {
     // Usually all of it came with the head: then it leaves with the head, too.
@@ -148,6 +156,8 @@ net::Task<bool> carry_down(Flow& flow, net::ResponseHead head) {
     auto writing = response.write(buffer.first(*n));
     if (!(co_await std::move(writing)).ok()) co_return false;
   }
+  // A body without framing ends with its connection, whatever ended that.
+  if (!length && !framed && flow.died()) co_return false;
   auto finishing = response.finish();
   co_return (co_await std::move(finishing)).ok();
 }
@@ -167,6 +177,7 @@ net::Task<Outcome> exchange_once(std::shared_ptr<Flow> flow, Outgoing& out, bool
     auto finishing = upstream.finish_body();
     (void)co_await std::move(finishing);
   }
+  flow->settled = false;
   engine::SideTask uplink(co_await asio::this_coro::executor, run_uplink(flow, !out.body));
   auto reading = upstream.read_head();
   auto head = co_await std::move(reading);
@@ -175,9 +186,10 @@ net::Task<Outcome> exchange_once(std::shared_ptr<Flow> flow, Outgoing& out, bool
     // Nothing came back on a kept connection: it was closed before our request got there, or while
     // it was handled.
     const bool closed =
-        head.error().code == Errc::unavailable && !flow->killed && !flow->client_gone;
+        head.error().code == Errc::unavailable && !flow->died() && !flow->client_gone;
     if (reused && closed && out.body && is_idempotent(out.head.method)) outcome = Outcome::stale;
   } else if (head->status == 101) {
+    flow->settled = true;
     auto stopping = uplink.stop();
     co_await std::move(stopping);
     if (out.upgrade == Upgrade::no) co_return Outcome::failed;  // nobody asked
@@ -188,6 +200,7 @@ net::Task<Outcome> exchange_once(std::shared_ptr<Flow> flow, Outgoing& out, bool
     auto carrying = carry_down(*flow, std::move(*head));
     if (co_await std::move(carrying)) outcome = Outcome::done;
   }
+  flow->settled = true;
   auto stopping = uplink.stop();
   co_await std::move(stopping);
   co_return outcome;
@@ -199,7 +212,7 @@ net::Task<Result<Upstream>> dial_patiently(Flow& flow, const std::shared_ptr<eng
   auto upstream = co_await std::move(getting);
   asio::steady_timer timer(co_await asio::this_coro::executor);
   for (const auto pause : kDialPauses) {
-    if (upstream.ok() || upstream.error().code != Errc::not_found || flow.killed ||
+    if (upstream.ok() || upstream.error().code != Errc::not_found || flow.died() ||
         port == kAgentPort)
       break;
     timer.expires_after(pause);
@@ -246,7 +259,7 @@ net::Task<void> run(std::shared_ptr<Flow> flow, std::shared_ptr<engine::Route> r
   auto dialling = dial_patiently(*flow, route, port, upstreams);
   auto upstream = co_await std::move(dialling);
   Outcome outcome = Outcome::failed;
-  while (upstream.ok() && !flow->killed) {
+  while (upstream.ok() && !flow->died()) {
     flow->upstream = upstream->client.get();
     auto once = exchange_once(flow, out, upstream->reused);
     outcome = co_await std::move(once);
@@ -256,7 +269,7 @@ net::Task<void> run(std::shared_ptr<Flow> flow, std::shared_ptr<engine::Route> r
     upstream = co_await std::move(again);
   }
   if (outcome == Outcome::done) {
-    if (!flow->killed && !flow->client_gone) upstreams.put(route, port, std::move(*upstream));
+    if (!flow->died() && !flow->client_gone) upstreams.put(route, port, std::move(*upstream));
     co_return;
   }
   if (flow->bad_body && !exchange.response.started()) {
@@ -283,6 +296,7 @@ void Flow::on_death() {
 }
 
 void Flow::on_client_gone() {
+  if (settled) return;
   client_gone = true;
   if (upstream != nullptr) upstream->stream().close();
 }
@@ -304,7 +318,7 @@ net::Task<void> forward(net::Exchange& exchange, std::shared_ptr<engine::Route> 
     co_return;
   }
   const Entered entered(*route);
-  auto flow = std::make_shared<Flow>();
+  auto flow = std::make_shared<Flow>(route);
   flow->exchange = &exchange;
   auto subscription = engine::Route::subscribe(
       route, [weak = std::weak_ptr<Flow>(flow), strand = co_await asio::this_coro::executor] {

@@ -15,7 +15,8 @@ constexpr std::chrono::milliseconds kHalfClosed{10'000};
 
 enum class End { orderly, broken };
 
-net::Task<void> carry(net::Stream& from, net::Stream& to, std::string early, End& end) {
+net::Task<void> carry(const Flow& flow, net::Stream& from, net::Stream& to, std::string early,
+                      End& end) {
   const auto buffer = std::make_unique_for_overwrite<char[]>(kBuffer);
   if (!early.empty()) {
     auto writing = to.write_all(early);
@@ -29,6 +30,7 @@ net::Task<void> carry(net::Stream& from, net::Stream& to, std::string early, End
     auto writing = to.write_all(std::string_view(buffer.get(), *n));
     if (!(co_await std::move(writing)).ok()) co_return;
   }
+  if (flow.died()) co_return;
   to.shutdown_write();
   end = End::orderly;
 }
@@ -36,7 +38,7 @@ net::Task<void> carry(net::Stream& from, net::Stream& to, std::string early, End
 // The direction from the client; its end must be noticed while the other direction waits.
 net::Task<void> carry_up(std::shared_ptr<Flow> flow, std::string early, End& end) {
   net::Stream& sandbox = flow->upstream->stream();
-  auto carrying = carry(flow->exchange->stream, sandbox, std::move(early), end);
+  auto carrying = carry(*flow, flow->exchange->stream, sandbox, std::move(early), end);
   co_await std::move(carrying);
   if (end == End::broken)
     sandbox.close();
@@ -60,7 +62,7 @@ net::Task<void> run_tunnel(std::shared_ptr<Flow> flow, net::ResponseHead head) {
   End down = End::broken;
   engine::SideTask uplink(co_await asio::this_coro::executor,
                           carry_up(flow, std::move(from_client), up));
-  auto carrying = carry(sandbox, client, std::move(from_sandbox), down);
+  auto carrying = carry(*flow, sandbox, client, std::move(from_sandbox), down);
   co_await std::move(carrying);
   if (down == End::orderly) {
     auto waiting = uplink.wait(kHalfClosed);

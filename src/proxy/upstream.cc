@@ -1,6 +1,5 @@
 #include "proxy/upstream.h"
 
-#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -211,12 +210,8 @@ net::Task<Result<std::unique_ptr<net::Stream>>> Upstreams::open_tunnel(SandboxId
 void Upstreams::put(const std::shared_ptr<engine::Route>& route, std::uint16_t port,
                     Upstream upstream) {
   if (limits_.per_target == 0 || route->dead() || !upstream.client->reusable()) return;
-  const int fd = upstream.client->stream().native_handle();
-  if (fd < 0) return;
-  const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
-  if (copy < 0) return;
-  IdleFd kept(copy);
-  upstream.client.reset();  // closes its own descriptor; the connection lives on in the copy
+  IdleFd kept(upstream.client->stream().release());
+  if (!kept.is_quiet()) return;
   auto pool = pool_of(route);
   const auto now = Clock::now();
   {
