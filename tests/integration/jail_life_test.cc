@@ -357,6 +357,23 @@ TEST_F(JailLife, AnUnprivilegedServerConnectsAndNobodyElse) {
   EXPECT_EQ(as(65534), Errc::permission_denied);
 }
 
+TEST_F(JailLife, BusySandboxesAreDestroyedToo) {
+  begin();
+  runtime::SandboxSpec wanted = spec();
+  wanted.limits.pids = 200;
+  const SandboxId id = create(wanted);
+  EXPECT_EQ(inside(id, "trap '' TERM INT HUP; sleep 1000 > /dev/null 2>&1 &").code, 0);
+  EXPECT_EQ(inside(id, "sh -c 'f() { f | f & }; f' > /dev/null 2>&1 &", 1000).code, 0);
+  EXPECT_EQ(
+      inside(id, "sh -c 'dd if=/dev/zero of=/home/user/big bs=1M count=600' > /dev/null 2>&1 &", 0)
+          .code,
+      0);
+  pause_for(milliseconds(300));
+  const SandboxId other = create();
+  destroy(id);
+  EXPECT_EQ(inside(other, "echo fine").output, "fine\n");
+}
+
 TEST_F(JailLife, ListsOfManyPages) {
   begin();
   std::set<std::string> made;
