@@ -7,6 +7,7 @@
 #include "agent/test_server.h"
 #include "base/encoding.h"
 #include "base/json.h"
+#include "rpc/client.h"
 
 namespace atl::agent {
 namespace {
@@ -272,6 +273,82 @@ TEST_F(FilesystemRpc, WatcherPreconditions) {
   write_text(at("f"), "");
   EXPECT_EQ(call("CreateWatcher", {{"path", at("none")}}).code(), "not_found");
   EXPECT_EQ(call("CreateWatcher", {{"path", at("f")}}).code(), "invalid_argument");
+}
+
+// ---- the watch stream ----
+
+int open_inotify_descriptors() {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;  // the iterator's own descriptor
+    const auto target = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (!gone && target.find("inotify") != std::string::npos) ++count;
+  }
+  return count;
+}
+
+struct Watched {
+  std::vector<filesystem::WatchDirResponse> messages;
+  int descriptors = 0;  // while the stream was open
+  Error end;
+};
+
+// Opens the stream, writes a file once it has started, and reads until `enough` messages came or it
+// ended; then leaves.
+net::Task<Result<Watched>> watch_and_write(std::uint16_t port, filesystem::WatchDirRequest request,
+                                           rpc::CallOptions options, std::string file,
+                                           std::size_t enough) {
+  ATOLL_CO_TRY_ASSIGN(auto stream, co_await net::connect_tcp("127.0.0.1", port));
+  net::HttpClient client(std::move(stream));
+  const std::string path = "/filesystem.Filesystem/WatchDir";
+  ATOLL_CO_TRY_ASSIGN(auto watch,
+                      co_await rpc::ServerStream::open(client, path, request, std::move(options)));
+  Watched watched;
+  while (watched.messages.size() < enough) {
+    filesystem::WatchDirResponse message;
+    auto more = co_await watch.next(message);
+    if (!more.ok()) {
+      watched.end = std::move(more).error();
+      break;
+    }
+    if (!*more) break;
+    watched.messages.push_back(message);
+    watched.descriptors = open_inotify_descriptors();
+    if (message.has_start()) write_text(file, "x");
+  }
+  co_return watched;
+}
+
+TEST_F(FilesystemRpc, WatchStreamStartsThenTellsAndEndsWithItsClient) {
+  filesystem::WatchDirRequest request;
+  request.set_path(dir_.path());
+  request.set_include_entry(true);
+  const auto watched = server_.run(watch_and_write(server_.port(), request, {}, at("f"), 3));
+  ASSERT_TRUE(watched.ok()) << watched.error().message;
+  ASSERT_EQ(watched->messages.size(), 3U);
+  EXPECT_TRUE(watched->messages[0].has_start());
+  EXPECT_EQ(watched->messages[1].filesystem().type(), filesystem::EVENT_TYPE_CREATE);
+  EXPECT_EQ(watched->messages[2].filesystem().type(), filesystem::EVENT_TYPE_WRITE);
+  EXPECT_EQ(watched->messages[2].filesystem().entry().path(), at("f"));
+  EXPECT_EQ(watched->descriptors, 1);
+  // Any further request lets the loop run until the server has seen that the client is gone.
+  for (int i = 0; i < 100 && open_inotify_descriptors() > 0; ++i) call("Stat", {{"path", at("f")}});
+  EXPECT_EQ(open_inotify_descriptors(), 0);
+}
+
+TEST_F(FilesystemRpc, WatchStreamKeepsAliveUntilItsDeadline) {
+  filesystem::WatchDirRequest request;
+  request.set_path(dir_.path());
+  rpc::CallOptions options;
+  options.headers.add("Keepalive-Ping-Interval", "1");
+  options.timeout = std::chrono::milliseconds(1500);
+  const auto watched =
+      server_.run(watch_and_write(server_.port(), request, std::move(options), at("f"), 100));
+  ASSERT_TRUE(watched.ok()) << watched.error().message;
+  ASSERT_FALSE(watched->messages.empty());
+  EXPECT_TRUE(watched->messages.back().has_keepalive());
+  EXPECT_EQ(watched->end.code, Errc::deadline_exceeded);
+  EXPECT_EQ(open_inotify_descriptors(), 0);
 }
 
 }  // namespace
