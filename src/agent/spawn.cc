@@ -11,8 +11,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <memory>
 
 #include "agent/paths.h"
@@ -208,6 +210,18 @@ pid_t clone_child(ChildPlan& plan) {
 }
 
 }  // namespace
+
+const std::string& child_oom_score() {
+  static const std::string score = [] {
+    int own = 0;
+    if (std::FILE* file = std::fopen("/proc/self/oom_score_adj", "re")) {
+      if (std::fscanf(file, "%d", &own) != 1) own = 0;
+      std::fclose(file);
+    }
+    return std::to_string(std::min(own + 500, 1000));
+  }();
+  return score;
+}
 
 std::vector<std::string> path_candidates(std::string_view name, std::string_view path) {
   if (name.empty()) return {};

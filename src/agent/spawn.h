@@ -36,6 +36,11 @@ enum class Terminal {
   controlling,  // leads a session of its own; `in` becomes its controlling terminal
 };
 
+// What children get as oom_score_adj: well above the agent's own, so that the agent is the last to
+// go. Memory of the kernel (descriptors, socket buffers) has no owner, and by size alone the agent
+// would be the first to be chosen.
+const std::string& child_oom_score();
+
 struct SpawnSpec {
   std::vector<std::string> argv;  // argv[0] without a slash is looked up in the PATH of `env`
   std::vector<std::string> env;   // NAME=value
@@ -45,7 +50,7 @@ struct SpawnSpec {
   int out = -1;
   int err = -1;
   Terminal terminal = Terminal::none;
-  std::string oom_score_adj = "100";  // the agent should be the last to go
+  std::string oom_score_adj = child_oom_score();
 };
 
 // The pid of a child that the caller must reap. A program that is missing or cannot be executed is
