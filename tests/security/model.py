@@ -12,7 +12,7 @@ NOT_HERE = {"ENOSYS", "EAFNOSUPPORT", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT", "ENO
 
 @dataclasses.dataclass
 class Verdict:
-    """What a payload said: `word` is SUCCEEDED, BLOCKED, INCONCLUSIVE or NOTHING."""
+    """What a payload said: `word` is SUCCEEDED, BLOCKED, INCONCLUSIVE, or KILLED or NOTHING if it said nothing."""
     word: str
     text: str
 
@@ -35,6 +35,8 @@ def parse_verdict(exit_code, stdout, stderr=b""):
             if exit_code != EXIT_STATUS[match[1]]:
                 return Verdict("NOTHING", f"said {line!r} and ended with {exit_code}")
             return Verdict(match[1], match[2])
+    if exit_code == -1:
+        return Verdict("KILLED", "SIGKILL killed with all its processes")
     tail = (stdout + stderr).decode(errors="replace").strip()[-200:]
     return Verdict("NOTHING", f"exit status {exit_code}, {tail!r}")
 

@@ -90,7 +90,7 @@ def bomb(name, attack, protection, payload, args, control_args=None, need_mib=0,
                     verdict = world.inside(payload, args(world), user, sandbox, timeout)
                 finally:
                     neighbour = watch.verdict()
-                if verdict.word != "BLOCKED":
+                if verdict.word not in ("BLOCKED", "KILLED"):
                     raise Fail(f"as {user}: {verdict}")
                 said.append(f"{user}: {verdict.text}; {neighbour}")
                 if recovers:
