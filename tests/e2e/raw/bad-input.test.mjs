@@ -179,6 +179,32 @@ describe('bad-input/http', () => {
     for (const socket of sockets) socket.destroy()
   })
 
+  test('bad-input/http: an early answer says whether the connection goes on', limited(30), async () => {
+    // Refused before its body was looked at. Either the connection serves the next request or the answer says that it
+    // does not: a client that keeps connections must be able to tell.
+    const agents = await Raw.create({ timeout: 60 })
+    const routed = Object.entries({ ...agents.headers(), 'X-Access-Token': 'wrong' }).map(([name, value]) => `${name}: ${value}\r\n`).join('')
+    for (const [target, headers] of [['/v2/sandboxes', ''], ['/process.Process/List', routed], ['/no/such/route', routed]]) {
+      const post = `POST ${target} HTTP/1.1\r\n${host}${headers}Content-Type: application/json\r\nContent-Length: 2000\r\n\r\n${'{}'.padEnd(2000)}`
+      const socket = net.connect(Number(apiUrl.port), apiUrl.hostname)
+      let text = ''
+      let closed = false
+      socket.on('data', (data) => (text += data.toString('latin1')))
+      socket.on('close', () => (closed = true))
+      socket.on('error', () => (closed = true))
+      const answers = () => text.split(/HTTP\/1\.1 \d{3} /).length - 1
+      socket.write(post)
+      await until('the first answer', () => answers() >= 1)
+      if (!/^Connection: close\r$/im.test(text)) {
+        socket.write(post)
+        await until(`the second answer of ${target}, or at least an end`, () => answers() >= 2 || closed)
+        assert.equal(answers(), 2, `${target}: the connection was promised and closed`)
+      }
+      socket.destroy()
+    }
+    await agents.kill()
+  })
+
   test('bad-input/http: half a request is closed in the end', limited(60), async () => {
     const began = Date.now()
     const answer = await exchange(`GET /v2/sandboxes HTTP/1.1\r\n${host}X-Slow: `, { waitMs: 45_000 })
