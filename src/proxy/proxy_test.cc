@@ -40,6 +40,55 @@ net::Task<void> echo(net::Exchange& exchange) {
   (void)co_await std::move(sending);
 }
 
+// What a handler did, seen from the test.
+struct Seen {
+  std::atomic<bool> begun = false;
+  std::atomic<bool> noticed = false;  // that the client is gone
+  std::atomic<bool> go_on = false;
+  std::atomic<int> requests = 0;
+};
+
+enum class Head { sent, held_back };
+
+// Answers no more than a head and the given bytes, and waits for the client's end.
+net::Task<void> hold(net::Exchange& exchange, std::shared_ptr<Seen> seen, Head head,
+                     std::string bytes) {
+  if (head == Head::sent) {
+    auto starting = exchange.response.start(200, {}, std::nullopt);
+    (void)co_await std::move(starting);
+    auto writing = exchange.response.write(bytes);
+    (void)co_await std::move(writing);
+  }
+  seen->begun = true;
+  auto waiting = exchange.stream.wait_peer_closed();
+  co_await std::move(waiting);
+  seen->noticed = true;
+}
+
+net::Handler holding(std::shared_ptr<Seen> seen, Head head, std::string bytes = {}) {
+  return [=](net::Exchange& exchange) { return hold(exchange, seen, head, bytes); };
+}
+
+net::Task<void> two_pieces(net::Exchange& exchange, std::shared_ptr<Seen> seen) {
+  auto starting = exchange.response.start(200, {}, std::nullopt);
+  (void)co_await std::move(starting);
+  auto first = exchange.response.write("first");
+  (void)co_await std::move(first);
+  while (!seen->go_on) co_await sleep(std::chrono::milliseconds(5));
+  auto second = exchange.response.write("second");
+  (void)co_await std::move(second);
+  auto finishing = exchange.response.finish();
+  (void)co_await std::move(finishing);
+}
+
+// Promises keep-alive and does not keep it.
+net::Task<void> answer_and_close(net::Exchange& exchange, std::shared_ptr<Seen> seen) {
+  ++seen->requests;
+  auto sending = exchange.response.send(200, {}, "ok");
+  (void)co_await std::move(sending);
+  exchange.stream.shutdown_write();
+}
+
 class ProxyTest : public GatewayTest {
  protected:
   ProxyTest() { f.runtime.handler = echo; }
@@ -222,22 +271,12 @@ TEST_F(ProxyTest, HeadAnd204AndStatuses) {
 
 TEST_F(ProxyTest, StreamsAreFlushedPieceByPiece) {
   const auto sandbox = create();
-  std::atomic<bool> more = false;
-  f.runtime.handler = [&](net::Exchange& exchange) -> net::Task<void> {
-    auto starting = exchange.response.start(200, {}, std::nullopt);
-    (void)co_await std::move(starting);
-    auto first = exchange.response.write("first");
-    (void)co_await std::move(first);
-    while (!more) co_await sleep(std::chrono::milliseconds(5));
-    auto second = exchange.response.write("second");
-    (void)co_await std::move(second);
-    auto finishing = exchange.response.finish();
-    (void)co_await std::move(finishing);
-  };
+  auto seen = std::make_shared<Seen>();
+  f.runtime.handler = [seen](net::Exchange& exchange) { return two_pieces(exchange, seen); };
   RawClient client(port);
   client.send("GET /x HTTP/1.1\r\n" + raw_headers(sandbox.record.id) + "\r\n");
   EXPECT_THAT(client.read_until("first"), StartsWith("HTTP/1.1 200"));
-  more = true;
+  seen->go_on = true;
   EXPECT_THAT(client.read_until("0\r\n\r\n"), HasSubstr("second"));
 }
 
@@ -255,54 +294,35 @@ TEST_F(ProxyTest, AnEarlyAnswerToAnUploadArrives) {
 
 TEST_F(ProxyTest, AClientThatLeavesClosesTheConnectionInside) {
   const auto sandbox = create();
-  std::atomic<bool> noticed = false;
-  std::atomic<bool> begun = false;
-  f.runtime.handler = [&](net::Exchange& exchange) -> net::Task<void> {
-    auto starting = exchange.response.start(200, {}, std::nullopt);
-    (void)co_await std::move(starting);
-    begun = true;
-    auto waiting = exchange.stream.wait_peer_closed();
-    co_await std::move(waiting);
-    noticed = true;
-  };
+  auto seen = std::make_shared<Seen>();
+  f.runtime.handler = holding(seen, Head::sent);
   {
     RawClient client(port);
     client.send("GET /x HTTP/1.1\r\n" + raw_headers(sandbox.record.id) + "\r\n");
     client.read_until("\r\n\r\n");
-    ASSERT_TRUE(Fixture::eventually([&] { return begun.load(); }));
+    ASSERT_TRUE(Fixture::eventually([&] { return seen->begun.load(); }));
+    EXPECT_FALSE(seen->noticed);
   }
-  EXPECT_TRUE(Fixture::eventually([&] { return noticed.load(); }));
+  EXPECT_TRUE(Fixture::eventually([&] { return seen->noticed.load(); }));
 }
 
 TEST_F(ProxyTest, AClientThatLeavesBeforeTheAnswerClosesTheConnectionInside) {
   const auto sandbox = create();
-  std::atomic<bool> noticed = false;
-  std::atomic<bool> begun = false;
-  f.runtime.handler = [&](net::Exchange& exchange) -> net::Task<void> {
-    begun = true;
-    auto waiting = exchange.stream.wait_peer_closed();
-    co_await std::move(waiting);
-    noticed = true;
-  };
+  auto seen = std::make_shared<Seen>();
+  f.runtime.handler = holding(seen, Head::held_back);
   {
     RawClient client(port);
     client.send("POST /x HTTP/1.1\r\n" + raw_headers(sandbox.record.id) +
                 "Content-Length: 2\r\n\r\n{}");
-    ASSERT_TRUE(Fixture::eventually([&] { return begun.load(); }));
+    ASSERT_TRUE(Fixture::eventually([&] { return seen->begun.load(); }));
+    EXPECT_FALSE(seen->noticed);
   }
-  EXPECT_TRUE(Fixture::eventually([&] { return noticed.load(); }));
+  EXPECT_TRUE(Fixture::eventually([&] { return seen->noticed.load(); }));
 }
 
 TEST_F(ProxyTest, KillBreaksStreamsWithResetAfterTheRouteIsGone) {
   const auto sandbox = create();
-  f.runtime.handler = [&](net::Exchange& exchange) -> net::Task<void> {
-    auto starting = exchange.response.start(200, {}, std::nullopt);
-    (void)co_await std::move(starting);
-    auto writing = exchange.response.write("begin");
-    (void)co_await std::move(writing);
-    auto waiting = exchange.stream.wait_peer_closed();
-    co_await std::move(waiting);
-  };
+  f.runtime.handler = holding(std::make_shared<Seen>(), Head::sent, "begin");
   RawClient client(port);
   client.send("GET /stream HTTP/1.1\r\n" + raw_headers(sandbox.record.id) + "\r\n");
   client.read_until("begin");
@@ -314,27 +334,18 @@ TEST_F(ProxyTest, KillBreaksStreamsWithResetAfterTheRouteIsGone) {
 
 TEST_F(ProxyTest, KillAnswersRequestsThatWaitFor502) {
   const auto sandbox = create();
-  std::atomic<bool> begun = false;
-  f.runtime.handler = [&](net::Exchange& exchange) -> net::Task<void> {
-    begun = true;
-    auto waiting = exchange.stream.wait_peer_closed();
-    co_await std::move(waiting);
-  };
+  auto seen = std::make_shared<Seen>();
+  f.runtime.handler = holding(seen, Head::held_back);
   RawClient client(port);
   client.send("GET /slow HTTP/1.1\r\n" + raw_headers(sandbox.record.id) + "\r\n");
-  ASSERT_TRUE(Fixture::eventually([&] { return begun.load(); }));
+  ASSERT_TRUE(Fixture::eventually([&] { return seen->begun.load(); }));
   ASSERT_TRUE(f.run(f.engine->kill(f.caller(), sandbox.record.id)).ok());
   EXPECT_THAT(client.read_until("}"), HasSubstr("The sandbox was not found"));
 }
 
 TEST_F(ProxyTest, ExpiryBreaksStreamsToo) {
   const auto sandbox = create();
-  f.runtime.handler = [&](net::Exchange& exchange) -> net::Task<void> {
-    auto starting = exchange.response.start(200, {}, std::nullopt);
-    (void)co_await std::move(starting);
-    auto waiting = exchange.stream.wait_peer_closed();
-    co_await std::move(waiting);
-  };
+  f.runtime.handler = holding(std::make_shared<Seen>(), Head::sent);
   RawClient client(port);
   client.send("GET /stream HTTP/1.1\r\n" + raw_headers(sandbox.record.id) + "\r\n");
   client.read_until("\r\n\r\n");
@@ -345,7 +356,7 @@ TEST_F(ProxyTest, ExpiryBreaksStreamsToo) {
 
 TEST_F(ProxyTest, AnAnswerThatBreaksOffBreaksOffForTheClient) {
   const auto sandbox = create();
-  f.runtime.handler = [&](net::Exchange& exchange) -> net::Task<void> {
+  f.runtime.handler = [](net::Exchange& exchange) -> net::Task<void> {
     auto starting = exchange.response.start(200, {}, 100'000);
     (void)co_await std::move(starting);
     auto writing = exchange.response.write("part");
@@ -374,18 +385,13 @@ TEST_F(ProxyTest, ConnectionsToTheAgentAreReused) {
 
 TEST_F(ProxyTest, ADeadKeptConnectionIsReplaced) {
   const auto sandbox = create();
-  std::atomic<int> count = 0;
-  f.runtime.handler = [&](net::Exchange& exchange) -> net::Task<void> {
-    ++count;
-    auto sending = exchange.response.send(200, {}, "ok");
-    (void)co_await std::move(sending);
-    exchange.stream.shutdown_write();  // keep-alive was promised and is not kept
-  };
+  auto seen = std::make_shared<Seen>();
+  f.runtime.handler = [seen](net::Exchange& exchange) { return answer_and_close(exchange, seen); };
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(fetch(f, port, "POST", "/x", to(sandbox.record.id), "b").status, 200);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  EXPECT_EQ(count, 5);
+  EXPECT_EQ(seen->requests, 5);
 }
 
 TEST_F(ProxyTest, ConnectionsOfOneSandboxAreNeverUsedForAnother) {
@@ -473,16 +479,12 @@ class LimitedProxyTest : public GatewayTest {
 
 TEST_F(LimitedProxyTest, ConnectionsPerSandboxAreLimited) {
   const auto sandbox = create();
-  std::atomic<bool> begun = false;
-  f.runtime.handler = [&](net::Exchange& exchange) -> net::Task<void> {
-    begun = true;
-    auto waiting = exchange.stream.wait_peer_closed();
-    co_await std::move(waiting);
-  };
+  auto seen = std::make_shared<Seen>();
+  f.runtime.handler = holding(seen, Head::held_back);
   {
     RawClient client(port);
     client.send("GET /x HTTP/1.1\r\n" + raw_headers(sandbox.record.id) + "\r\n");
-    ASSERT_TRUE(Fixture::eventually([&] { return begun.load(); }));
+    ASSERT_TRUE(Fixture::eventually([&] { return seen->begun.load(); }));
     const Got got = get("/health", to(sandbox.record.id));
     EXPECT_EQ(got.status, 429);
     EXPECT_THAT(got.body, HasSubstr(R"("connectionLimit":1)"));
