@@ -1,5 +1,5 @@
 // Opens descriptors without end, in as many processes as it takes; holds them for SECONDS.
-// argv: CAP SECONDS
+// argv: CAP SECONDS null|memfd: of the cheapest kind, or of a kind that costs a kibibyte
 #define PAYLOAD_KILLED_IS_BLOCKED
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -16,6 +16,7 @@ static struct {
 static void attack(int argc, char** argv) {
   long cap = atol(need(argc, argv, 1));
   int seconds = atoi(need(argc, argv, 2));
+  int cheap = !strcmp(need(argc, argv, 3), "null");
   struct rlimit limit;
   getrlimit(RLIMIT_NOFILE, &limit);
   limit.rlim_cur = limit.rlim_max;
@@ -33,7 +34,7 @@ static void attack(int argc, char** argv) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       int before = shared->done;
       while (shared->count < cap) {
-        if (open("/dev/null", O_RDONLY) < 0) {
+        if ((cheap ? open("/dev/null", O_RDONLY) : memfd_create("bomb", 0)) < 0) {
           atomic_store(&shared->error, errno);
           break;
         }

@@ -153,7 +153,7 @@ ROWS = [
     check_row("leaked_descriptor_host_view", "the same, seen from the host, PID 1 included",
               "every descriptor closed but the agent's socket and /dev/null", leaks_seen_from_host),
     Row("overwrite_agent", "overwrite the agent's binary through /proc/1/exe (CVE-2019-5736)",
-        "read-only mount of a sealed copy", overwrite, lambda world: held(overwrite_control(world))),
+        "read-only mount of a copy that the host's root owns", overwrite, lambda world: held(overwrite_control(world))),
     check_row("agent_directory", "write, remove, replace or add files in /run/atoll",
               "the directory belongs to an id that does not exist inside", agent_directory),
     Row("agent_socket_symlink", "put a link to a host socket in the place of agent.sock",

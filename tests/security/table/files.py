@@ -55,7 +55,7 @@ ROWS = [
     payload_row("open_by_handle", "open a host file by its file handle", "seccomp refuses open_by_handle_at; no CAP_DAC_READ_SEARCH",
                 "open_by_handle", handle, control=dict(bare=True)),
     payload_row("host_path_leak", "host paths in mountinfo, environ, cmdline, maps, cgroup",
-                "layers mounted by descriptor, cgroup namespace, sealed agent, masked /proc", "host_path_leak", fragments,
+                "layers mounted by descriptor, cgroup namespace, agent on a mount of its own, masked /proc", "host_path_leak", fragments,
                 control=dict(bare=True)),
     check_row("files_api_paths", "ask the agent's /files for host paths and links to them",
               "the agent serves from inside the sandbox", through_the_api),

@@ -221,9 +221,11 @@ def inode_args(world):
 
 
 def descriptor_args(world):
-    """Half of what the whole machine may have; or more than the sandbox's memory holds, where that is less."""
-    most = int(read_text("/proc/sys/fs/file-max")) // 2
-    return [min(most, 8 * 1024 * limits_of(world)["memory"]), 2]
+    """Half of what the whole machine may have; where that is no limit, more than the sandbox's memory holds."""
+    most = int(read_text("/proc/sys/fs/file-max"))
+    if most < 1 << 40:
+        return [most // 2, 1, "null"]
+    return [limits_of(world)["memory"] * 1200, 1, "memfd"]
 
 
 def aio_cap(world):
@@ -249,7 +251,7 @@ ROWS = [
     bomb("inode_filler", "make files without end", "own file system with a fixed number", "inode_filler", inode_args,
          users=("user",), timeout=300),
     bomb("descriptor_bomb", "open files without end", "memory limit of the cgroup counts them", "descriptor_bomb",
-         descriptor_args, need_mib=2048),
+         descriptor_args, need_mib=2048, users=("user",)),
     bomb("socket_bomb", "fill socket and pipe buffers", "memory limit of the cgroup counts them", "socket_bomb", memory_args,
          need_mib=1024),
     starve("pty_starvation", "use up the kernel's terminals", "limit of the sandbox's devpts", "pty_bomb", pty_cap),
