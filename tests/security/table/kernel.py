@@ -22,7 +22,7 @@ def setting(name, path, *more, attack=None):
 
 
 def secret(name, path, *more):
-    protection = "masked in /proc" if path.startswith("/proc") else "no sysfs"
+    protection = "masked, or for the host's root only" if path.startswith("/proc") else "no sysfs"
     return payload_row(f"read_{name}", f"read {path}", protection, "read_kernel_file", [path, *more],
                        skip=missing(path))
 
