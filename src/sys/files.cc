@@ -55,7 +55,7 @@ Result<UniqueFd> open_beneath(const UniqueFd& dir, const std::string& path, int 
                               mode_t mode) {
   open_how how{};
   how.flags = std::uint64_t(std::uint32_t(flags | O_CLOEXEC));
-  how.mode = (flags & O_CREAT) != 0 ? mode : 0;
+  how.mode = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE ? mode : 0;
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
   // openat2 gives up with EAGAIN when a rename elsewhere made the walk ambiguous.
   for (int attempt = 0;; ++attempt) {
@@ -203,6 +203,12 @@ Result<void> make_device(const UniqueFd& dir, const std::string& name, unsigned 
 Result<void> rename_beneath(const UniqueFd& dir, const std::string& from, const std::string& to) {
   if (::renameat(dir.get(), from.c_str(), dir.get(), to.c_str()) != 0)
     return errno_error("rename " + from);
+  return {};
+}
+
+Result<void> link_as(const UniqueFd& file, const UniqueFd& dir, const std::string& name) {
+  if (::linkat(file.get(), "", dir.get(), name.c_str(), AT_EMPTY_PATH) != 0)
+    return errno_error("link " + name);
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <chrono>
 
+#include "base/log.h"
 #include "sys/files.h"
 #include "sys/loop.h"
 #include "sys/process.h"
@@ -15,6 +16,7 @@ namespace {
 
 constexpr const char* kMkfsPaths[] = {"/sbin/mkfs.ext4", "/usr/sbin/mkfs.ext4"};
 constexpr std::chrono::seconds kMkfsDeadline{60};
+constexpr std::size_t kMaxSpares = 4;
 
 // No journal: the disk of a sandbox does not survive a crash of the host. No resize inode and one
 // flex group: the metadata of a fresh image is small and in one piece, so that a copy costs 0.1 ms
@@ -54,7 +56,7 @@ Result<void> format(const std::string& path) {
 
 }  // namespace
 
-Result<sys::UniqueFd> DiskImages::of_size(std::uint64_t bytes) {
+Result<sys::UniqueFd> Disks::empty_image(std::uint64_t bytes) {
   const std::string name = std::to_string(bytes) + ".img";
   auto existing = sys::open_beneath(dir_, name, O_RDONLY);
   if (existing || existing.error().sys_errno != ENOENT) return existing;
@@ -77,13 +79,56 @@ Result<sys::UniqueFd> DiskImages::of_size(std::uint64_t bytes) {
   return sys::open_beneath(dir_, name, O_RDONLY);
 }
 
-Result<sys::DetachedMount> mount_image(const sys::UniqueFd& image, const Options& options,
-                                       sys::MountAttrs attrs) {
-  ATOLL_TRY_ASSIGN(sys::LoopDevice device, sys::LoopDevice::attach(image));
+Result<Disk> Disks::copy(std::uint64_t bytes) {
+  ATOLL_TRY_ASSIGN(sys::UniqueFd empty, empty_image(bytes));
+  Disk disk;
+  ATOLL_TRY_ASSIGN(disk.image, sys::open_beneath(dir_, "", O_TMPFILE | O_RDWR, 0600));
+  ATOLL_TRY(sys::copy_sparse(empty, disk.image));
+  return disk;
+}
+
+Result<Disk> Disks::take(std::uint64_t bytes) {
+  ++taken_;
+  failing_ = false;
+  last_bytes_ = bytes;
+  for (std::size_t i = 0; i < spares_.size(); ++i) {
+    if (spares_[i].bytes != bytes) continue;
+    Disk disk = std::move(spares_[i].disk);
+    spares_.erase(spares_.begin() + std::ptrdiff_t(i));
+    return disk;
+  }
+  return copy(bytes);
+}
+
+bool Disks::refill(const MountDisk& how) {
+  // A warden that makes one sandbox and ends needs no spares.
+  if (failing_ || taken_ < 2) return false;
+  std::erase_if(spares_, [this](const Spare& spare) { return spare.bytes != last_bytes_; });
+  if (spares_.size() >= kMaxSpares) return false;
+  auto made = [&]() -> Result<Disk> {
+    ATOLL_TRY_ASSIGN(Disk disk, copy(last_bytes_));
+    ATOLL_TRY(mount_disk(disk, how));
+    return disk;
+  }();
+  if (!made) {
+    log::warn("no spare disk", {{"error", made.error().message}});
+    failing_ = true;
+    return false;
+  }
+  spares_.push_back({last_bytes_, std::move(*made)});
+  return true;
+}
+
+Result<void> mount_disk(Disk& disk, const MountDisk& how) {
+  ATOLL_TRY_ASSIGN(sys::LoopDevice device, sys::LoopDevice::attach(disk.image));
   ATOLL_TRY_ASSIGN(sys::FsContext context, sys::FsContext::open("ext4"));
   ATOLL_TRY(context.set("source", device.path()));
-  ATOLL_TRY(context.set_options(options));
-  return context.mount(attrs);
+  ATOLL_TRY(context.set_options(how.options));
+  ATOLL_TRY_ASSIGN(disk.mount, context.mount(how.attrs));
+  for (const char* name : {"upper", "work"}) {
+    ATOLL_TRY(sys::make_dir(disk.mount.fd(), name, 0755, sys::IfExists::fail));
+  }
+  return {};
 }
 
 }  // namespace atl::jail

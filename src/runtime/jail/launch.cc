@@ -83,15 +83,15 @@ class Launch::Executor {
   }
 
   Result<void> operator()(const CopyImage& a) {
-    ATOLL_TRY_ASSIGN(sys::UniqueFd empty, host_.images.of_size(a.bytes));
-    ATOLL_TRY_ASSIGN(l_.image_,
-                     sys::open_beneath(l_.directory_, kImageName, O_RDWR | O_CREAT | O_EXCL, 0600));
-    return sys::copy_sparse(empty, l_.image_);
+    ATOLL_TRY_ASSIGN(l_.disk_, host_.disks.take(a.bytes));
+    return sys::link_as(l_.disk_.image, l_.directory_, kImageName);
   }
 
   Result<void> operator()(const MountDisk& a) {
-    ATOLL_TRY_ASSIGN(l_.disk_, mount_image(l_.image_, a.options, a.attrs));
-    l_.image_.reset();
+    if (!l_.disk_.mount) {
+      ATOLL_TRY(mount_disk(l_.disk_, a));
+    }
+    l_.disk_.image.reset();
     return {};
   }
 
@@ -99,11 +99,10 @@ class Launch::Executor {
     ATOLL_TRY(open_template(a.template_id));
     const uid_t base = Ranges::first_id(l_.slot_);
     for (const char* name : {"upper", "work"}) {
-      ATOLL_TRY(sys::make_dir(l_.disk_.fd(), name, 0755, sys::IfExists::fail));
-      ATOLL_TRY(sys::change_owner(l_.disk_.fd(), name, base, base));
+      ATOLL_TRY(sys::change_owner(l_.disk_.mount.fd(), name, base, base));
     }
     ATOLL_TRY_ASSIGN(sys::UniqueFd upper,
-                     sys::open_beneath(l_.disk_.fd(), "upper", O_RDONLY | O_DIRECTORY));
+                     sys::open_beneath(l_.disk_.mount.fd(), "upper", O_RDONLY | O_DIRECTORY));
     for (const UpperEntry& entry : a.entries) {
       auto added = add_upper_entry(upper, l_.template_root_, entry, base);
       if (!added) return std::move(added).error().with("/" + entry.path);
@@ -195,11 +194,7 @@ class Launch::Executor {
     const std::byte go[1] = {std::byte{1}};
     const int fd = l_.root_.fd().get();
     ATOLL_TRY(sys::send_datagram(l_.channel_, go, std::span(&fd, 1), sys::Wait::yes));
-    // The overlay holds its layers by itself. Dropping a mount waits for an RCU grace period, so it
-    // is done now, while the new process works.
     l_.root_ = sys::DetachedMount();
-    l_.lower_ = sys::DetachedMount();
-    l_.disk_ = sys::DetachedMount();
     return {};
   }
 
@@ -221,9 +216,9 @@ class Launch::Executor {
 
   Result<void> add_layers_by_fd(sys::FsContext& context) {
     ATOLL_TRY_ASSIGN(sys::UniqueFd upper,
-                     sys::open_beneath(l_.disk_.fd(), "upper", O_PATH | O_DIRECTORY));
+                     sys::open_beneath(l_.disk_.mount.fd(), "upper", O_PATH | O_DIRECTORY));
     ATOLL_TRY_ASSIGN(sys::UniqueFd work,
-                     sys::open_beneath(l_.disk_.fd(), "work", O_PATH | O_DIRECTORY));
+                     sys::open_beneath(l_.disk_.mount.fd(), "work", O_PATH | O_DIRECTORY));
     ATOLL_TRY(context.set_fd("lowerdir+", l_.lower_.fd()));
     ATOLL_TRY(context.set_fd("upperdir", upper));
     return context.set_fd("workdir", work);
@@ -239,7 +234,7 @@ class Launch::Executor {
     lower_staged_ = true;
     ATOLL_TRY_ASSIGN(sys::UniqueFd disk,
                      sys::open_trusted(stage + "/" + kStageDisk, O_PATH | O_DIRECTORY));
-    ATOLL_TRY(l_.disk_.attach(disk));
+    ATOLL_TRY(l_.disk_.mount.attach(disk));
     disk_staged_ = true;
     ATOLL_TRY(sys::change_dir(stage));
     ATOLL_TRY(context.set("lowerdir", kStageLower));
@@ -269,8 +264,7 @@ Launch::~Launch() {
   // still whole.
   root_ = sys::DetachedMount();
   lower_ = sys::DetachedMount();
-  disk_ = sys::DetachedMount();
-  image_.reset();
+  disk_ = Disk();
   rollback_.undo();
 }
 
@@ -356,7 +350,10 @@ void Launch::end_process() { init_.end(); }
 
 StartedSandbox Launch::take() {
   rollback_.commit();
-  return StartedSandbox{slot_, std::move(init_), std::move(control_dir_)};
+  StartedSandbox started{slot_, std::move(init_), std::move(control_dir_), {}};
+  started.layers.push_back(std::move(lower_));
+  started.layers.push_back(std::move(disk_.mount));
+  return started;
 }
 
 }  // namespace atl::jail

@@ -28,7 +28,7 @@ namespace atl::jail {
 struct LaunchHost {
   sys::UniqueFd templates;
   sys::UniqueFd sandboxes;  // HOME/sandboxes/INSTANCE
-  DiskImages images;
+  Disks disks;
   Ranges ranges;
   sys::CgroupTree cgroups;
   HostFacts facts;
@@ -42,6 +42,9 @@ struct StartedSandbox {
   std::uint32_t slot = 0;
   sys::Child init;
   sys::UniqueFd control_dir;  // O_PATH of the directory that holds agent.sock
+  // Mounts that the overlay no longer needs. Dropping one waits for an RCU grace period, so it is
+  // left to a quiet moment.
+  std::vector<sys::DetachedMount> layers;
 };
 
 class Launch {
@@ -87,9 +90,8 @@ class Launch {
   sys::Rollback rollback_;
   std::uint32_t slot_ = 0;
   sys::UniqueFd directory_;
-  sys::UniqueFd image_;
   sys::UniqueFd template_root_;
-  sys::DetachedMount disk_;
+  Disk disk_;
   sys::DetachedMount control_;
   sys::UniqueFd control_dir_;
   std::optional<sys::Cgroup> cgroup_;

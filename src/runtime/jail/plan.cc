@@ -91,10 +91,7 @@ void add_warden_steps(const LaunchSpec& spec, const HostFacts& host, std::vector
   add("directory", MakeDirectory{});
   add("range", TakeRange{});
   add("disk.image", CopyImage{spec.disk_bytes});
-  // noinit_itable: the image is sparse, its inode tables are zero already. nobarrier: a sandbox's
-  // disk need not survive a crash of the host, so the host is not made to flush for it.
-  add("disk.mount",
-      MountDisk{{{"noinit_itable", ""}, {"nobarrier", ""}, {"errors", "remount-ro"}}, kNoDev});
+  add("disk.mount", disk_mount());
   add("upper", FillUpper{spec.template_id, upper_entries(spec)});
   // The directory is the host's root's, set-group-id, so that the socket made in it belongs to the
   // server's group. Neither owner nor group exists inside: nobody there can connect to the socket,
@@ -204,6 +201,12 @@ std::uint64_t kept_capabilities() {
     keep |= std::uint64_t(1) << capability;
   }
   return keep;
+}
+
+// noinit_itable: the image is sparse, its inode tables are zero already. nobarrier: a sandbox's
+// disk need not survive a crash of the host, so the host is not made to flush for it.
+MountDisk disk_mount() {
+  return {{{"noinit_itable", ""}, {"nobarrier", ""}, {"errors", "remount-ro"}}, kNoDev};
 }
 
 LaunchSpec to_launch_spec(const wire::CreateRequest& request, gid_t server_gid) {

@@ -73,6 +73,7 @@ struct MountDisk {
   Options options;
   sys::MountAttrs attrs;
 };
+MountDisk disk_mount();  // the same for every sandbox
 // Something in the upper layer, written before anything runs. Directories that the template has
 // keep its mode and owner.
 struct UpperEntry {

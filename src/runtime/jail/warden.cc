@@ -66,7 +66,11 @@ Result<void> Warden::serve(sys::UniqueFd control) {
   control_ = std::move(control);
   ATOLL_TRY(poller_.add(control_, kControlToken));
   while (control_) {
-    ATOLL_TRY_ASSIGN(std::vector<std::uint64_t> ready, poller_.wait(next_timeout()));
+    ATOLL_TRY_ASSIGN(std::vector<std::uint64_t> ready, poller_.wait(milliseconds(0)));
+    if (ready.empty() && launches_.empty() && tidy()) continue;
+    if (ready.empty()) {
+      ATOLL_TRY_ASSIGN(ready, poller_.wait(next_timeout()));
+    }
     for (std::uint64_t token : ready) {
       if (token == kControlToken) {
         ATOLL_TRY(on_control());
@@ -81,6 +85,19 @@ Result<void> Warden::serve(sys::UniqueFd control) {
     ATOLL_TRY(on_deadlines());
   }
   return {};
+}
+
+bool Warden::tidy() {
+  while (!with_layers_.empty()) {
+    const auto found = sandboxes_.find(with_layers_.front());
+    if (found == sandboxes_.end() || found->second.layers.empty()) {
+      with_layers_.pop_front();
+      continue;
+    }
+    found->second.layers.pop_back();
+    return true;
+  }
+  return host_.disks.refill(disk_mount());
 }
 
 std::optional<milliseconds> Warden::next_timeout() const {
@@ -283,6 +300,8 @@ Result<void> Warden::on_launch(const std::string& id) {
   sandbox.slot = started.slot;
   sandbox.init = std::move(started.init);
   sandbox.control_dir = std::move(started.control_dir);
+  sandbox.layers = std::move(started.layers);
+  with_layers_.push_back(id);
   sandbox.token = watch(Watched::Kind::sandbox, id);
   const auto& entry = sandboxes_.emplace(id, std::move(sandbox)).first->second;
   ATOLL_TRY(poller_.add(entry.process(), entry.token));
@@ -366,6 +385,7 @@ Result<void> Warden::remove_all_of(const std::string& id, Sandbox& sandbox) {
     ATOLL_TRY(cgroup->remove(kEmptyDeadline));
   }
   sandbox.control_dir.reset();
+  sandbox.layers.clear();
   ATOLL_TRY(sys::remove_tree(host_.sandboxes, id));
   // Last: until here files and processes carried these ids.
   if (sandbox.slot) {

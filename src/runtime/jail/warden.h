@@ -54,6 +54,7 @@ class Warden {
     sys::UniqueFd pidfd;      // of an adopted one
     std::uint64_t token = 0;  // of its pidfd in the poller; 0 = no process
     sys::UniqueFd control_dir;
+    std::vector<sys::DetachedMount> layers;  // see StartedSandbox
     bool frozen = false;
     bool removing = false;
     std::vector<std::uint64_t> waiting_kill;
@@ -95,6 +96,8 @@ class Warden {
   Result<void> finish_removal(const std::string& id);
   Result<void> remove_all_of(const std::string& id, Sandbox& sandbox);
   Result<void> on_deadlines();
+  // Work that can wait, a piece at a time. False: there is none.
+  bool tidy();
   std::optional<std::chrono::milliseconds> next_timeout() const;
 
   Result<sys::Cgroup> cgroup_of(const std::string& id) const;
@@ -119,6 +122,7 @@ class Warden {
   std::map<std::uint64_t, Watched> watched_;
   std::map<std::string, Pending> launches_;
   std::map<std::string, Sandbox> sandboxes_;
+  std::deque<std::string> with_layers_;  // sandboxes that still hold layers, or did
 };
 
 // Waits for the server's hello and answers it with an error: for a warden that could not start.

@@ -150,7 +150,7 @@ Result<std::unique_ptr<Warden>> Warden::create(const WardenConfig& config) {
   ATOLL_TRY_ASSIGN(SeccompPrograms filters, compile_seccomp_policy());
   ATOLL_TRY_ASSIGN(sys::Poller poller, sys::Poller::create());
 
-  LaunchHost host{std::move(templates), std::move(mine),    DiskImages(std::move(images)),
+  LaunchHost host{std::move(templates), std::move(mine),    Disks(std::move(images)),
                   std::move(ranges),    std::move(cgroups), std::move(facts),
                   std::move(filters),   config.fail_at};
   std::unique_ptr<Warden> warden(new Warden(std::move(host), std::move(*lock), std::move(sandboxes),
