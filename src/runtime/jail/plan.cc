@@ -19,11 +19,13 @@ constexpr int kTerminals = 128;  // of the kernel's few thousand, which all sand
 
 // Files and directories of procfs that tell about the host's hardware, disks and boot, or act on
 // it. Those the kernel lacks are passed over. What only the host's root may open (kmsg, slabinfo,
-// kpagecount, ...) needs no mask: nobody inside is that.
+// kpagecount, ...) needs no mask: nobody inside is that. kallsyms shows addresses to everybody
+// where kernel.perf_event_paranoid is below 2.
 constexpr const char* kMaskedFiles[] = {
-    "proc/cmdline", "proc/diskstats",     "proc/interrupts", "proc/kcore",       "proc/key-users",
-    "proc/keys",    "proc/latency_stats", "proc/modules",    "proc/partitions",  "proc/sched_debug",
-    "proc/swaps",   "proc/sysrq-trigger", "proc/timer_list", "proc/timer_stats",
+    "proc/cmdline",       "proc/diskstats",  "proc/interrupts",  "proc/kallsyms",
+    "proc/kcore",         "proc/key-users",  "proc/keys",        "proc/latency_stats",
+    "proc/modules",       "proc/partitions", "proc/sched_debug", "proc/swaps",
+    "proc/sysrq-trigger", "proc/timer_list", "proc/timer_stats",
 };
 constexpr const char* kMaskedDirs[] = {"proc/acpi", "proc/asound", "proc/scsi"};
 constexpr const char* kReadOnlyDirs[] = {"proc/sys", "proc/irq", "proc/bus", "proc/fs"};
