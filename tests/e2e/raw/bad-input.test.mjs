@@ -193,14 +193,16 @@ describe('bad-input/http', () => {
       socket.on('close', () => (closed = true))
       socket.on('error', () => (closed = true))
       const answers = () => text.split(/HTTP\/1\.1 \d{3} /).length - 1
-      socket.write(post)
-      await until('the first answer', () => answers() >= 1)
-      if (!/^Connection: close\r$/im.test(text)) {
+      try {
+        socket.write(post)
+        await until('the first answer', () => answers() >= 1)
+        if (/^Connection: close\r$/im.test(text)) continue
         socket.write(post)
         await until(`the second answer of ${target}, or at least an end`, () => answers() >= 2 || closed)
         assert.equal(answers(), 2, `${target}: the connection was promised and closed`)
+      } finally {
+        socket.destroy()
       }
-      socket.destroy()
     }
     await agents.kill()
   })

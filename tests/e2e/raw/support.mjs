@@ -107,6 +107,7 @@ export class Raw {
     this.id = fields.sandboxID
     this.token = fields.envdAccessToken
     this.fields = fields
+    this.streams = []
   }
 
   // Headers that lead to the agent, with its token.
@@ -156,6 +157,7 @@ export class Raw {
     })
     stream.close = () => req.destroy()
     stream.request = req
+    this.streams.push(stream)
     stream.ended = new Promise((resolve, reject) => {
       req.on('error', reject)
       req.on('response', (res) => {
@@ -209,6 +211,8 @@ export function withSandbox(id, body, { seconds = 30, create = {} } = {}) {
     try {
       await body(sandbox, t)
     } finally {
+      // An open connection would keep the whole file from ending.
+      for (const stream of sandbox.streams) stream.close()
       await sandbox.kill()
     }
   })
