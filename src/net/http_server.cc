@@ -31,8 +31,14 @@ constexpr std::chrono::milliseconds kDrainTime{2000};
 
 class Http1Writer final : public ResponseWriter {
  public:
-  Http1Writer(Stream& stream, bool head_only, bool http10, bool keep_alive)
-      : stream_(stream), head_only_(head_only), http10_(http10), keep_alive_(keep_alive) {}
+  // `request`, if any, outlives the writer.
+  Http1Writer(Stream& stream, bool head_only, bool http10, bool keep_alive,
+              const Http1Reader* request = nullptr)
+      : stream_(stream),
+        request_(request),
+        head_only_(head_only),
+        http10_(http10),
+        keep_alive_(keep_alive) {}
 
   Task<Result<void>> send(int status, Headers headers, std::string body) override {
     if (started_) co_return make_error(Errc::internal, "a second answer to one request");
@@ -106,6 +112,9 @@ class Http1Writer final : public ResponseWriter {
     head += "\r\n";
     append_fields(head, headers);
     if (headers.lists("Connection", "close")) keep_alive_ = false;
+    // A body that nobody reads is not read later either (see run()), so no other request can
+    // follow: unsaid, a client that keeps connections would send its next one into the closing end.
+    if (status != 101 && request_ != nullptr && !request_->at_end()) keep_alive_ = false;
     if (status != 101 && !headers.has("Connection")) {
       if (!keep_alive_)
         head += "Connection: close\r\n";
@@ -116,6 +125,7 @@ class Http1Writer final : public ResponseWriter {
   }
 
   Stream& stream_;
+  const Http1Reader* request_;
   bool head_only_;
   bool http10_;
   bool keep_alive_;
@@ -318,7 +328,7 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
       if (!head->has_value()) co_return;
       connection->busy = true;
       const bool http10 = (*head)->version < 11;
-      Http1Writer writer(stream, (*head)->method == "HEAD", http10, reader.keep_alive());
+      Http1Writer writer(stream, (*head)->method == "HEAD", http10, reader.keep_alive(), &reader);
       ServerExchange exchange(reader, writer, stream, buffer);
       exchange.request = std::move(**head);
       exchange.listener = name;
