@@ -200,12 +200,6 @@ Result<void> make_device(const UniqueFd& dir, const std::string& name, unsigned 
   return {};
 }
 
-Result<void> rename_beneath(const UniqueFd& dir, const std::string& from, const std::string& to) {
-  if (::renameat(dir.get(), from.c_str(), dir.get(), to.c_str()) != 0)
-    return errno_error("rename " + from);
-  return {};
-}
-
 Result<void> link_as(const UniqueFd& file, const UniqueFd& dir, const std::string& name) {
   if (::linkat(file.get(), "", dir.get(), name.c_str(), AT_EMPTY_PATH) != 0)
     return errno_error("link " + name);

@@ -56,7 +56,6 @@ Result<void> make_symlink(const UniqueFd& dir, const std::string& name, const st
 // A character device with exactly this mode.
 Result<void> make_device(const UniqueFd& dir, const std::string& name, unsigned major,
                          unsigned minor, mode_t mode);
-Result<void> rename_beneath(const UniqueFd& dir, const std::string& from, const std::string& to);
 // Gives a file that was opened with O_TMPFILE its name.
 Result<void> link_as(const UniqueFd& file, const UniqueFd& dir, const std::string& name);
 Result<void> set_size(const UniqueFd& file, std::uint64_t bytes);

@@ -1,7 +1,6 @@
 #include "runtime/jail/disk.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -60,23 +59,19 @@ Result<sys::UniqueFd> Disks::empty_image(std::uint64_t bytes) {
   const std::string name = std::to_string(bytes) + ".img";
   auto existing = sys::open_beneath(dir_, name, O_RDONLY);
   if (existing || existing.error().sys_errno != ENOENT) return existing;
-  // Under another name until complete. Servers of one home may do the same at once: the last rename
-  // wins, both are good.
-  const std::string temporary = name + "." + std::to_string(::getpid()) + ".tmp";
-  ATOLL_TRY(sys::remove_file(dir_, temporary));
-  auto made = [&]() -> Result<void> {
-    ATOLL_TRY_ASSIGN(sys::UniqueFd file,
-                     sys::open_beneath(dir_, temporary, O_RDWR | O_CREAT | O_EXCL, 0600));
+  // Without a name until complete. Servers of one home may do the same at once: the first one's
+  // stays.
+  auto made = [&]() -> Result<sys::UniqueFd> {
+    ATOLL_TRY_ASSIGN(sys::UniqueFd file, sys::open_beneath(dir_, "", O_TMPFILE | O_RDWR, 0600));
     ATOLL_TRY(sys::set_size(file, bytes));
     ATOLL_TRY(format(sys::path_of(file)));
     ATOLL_TRY(sys::flush_to_disk(file));
-    return sys::rename_beneath(dir_, temporary, name);
+    auto named = sys::link_as(file, dir_, name);
+    if (!named && named.error().sys_errno != EEXIST) return std::move(named).error();
+    return file;
   }();
-  if (!made) {
-    (void)sys::remove_file(dir_, temporary);  // the first error is the one to tell
-    return std::move(made).error().with("make disk image");
-  }
-  return sys::open_beneath(dir_, name, O_RDONLY);
+  if (!made) return std::move(made).error().with("make disk image");
+  return made;
 }
 
 Result<Disk> Disks::copy(std::uint64_t bytes) {
