@@ -18,7 +18,7 @@ namespace {
 Result<void> make_one(const std::string& path, const User& user) {
   if (::mkdir(path.c_str(), 0755) != 0) {
     // A process of the sandbox may have made it since it was found missing.
-    struct stat st {};
+    struct stat st{};
     if (errno == EEXIST && ::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) return {};
     return os_error(Errc::internal, "failed to create directory: mkdir", path, errno);
   }

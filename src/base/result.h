@@ -76,7 +76,7 @@ class [[nodiscard]] Result {
                                                   !std::is_same_v<std::remove_cvref_t<U>, Result> &&
                                                   !std::is_same_v<std::remove_cvref_t<U>, Error>>>
   Result(U&& value) : inner_(std::forward<U>(value)) {}
-  // NOLINTEND
+  // NOLINTEND(google-explicit-constructor)
 
   bool ok() const { return inner_.has_value(); }
   explicit operator bool() const { return ok(); }

@@ -22,8 +22,7 @@ json::object as_json(const store::KeyRecord& key) {
   o["name"] = key.name;
   o["mask"] = masked(key);
   o["createdAt"] = to_rfc3339(key.created_at);
-  o["lastUsed"] =
-      key.last_used ? json::value(to_rfc3339(*key.last_used)) : json::value(nullptr);
+  o["lastUsed"] = key.last_used ? json::value(to_rfc3339(*key.last_used)) : json::value(nullptr);
   return o;
 }
 

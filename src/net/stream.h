@@ -48,9 +48,9 @@ class Stream {
   virtual asio::any_io_executor executor() = 0;
   // The descriptor, for splice and socket options; -1 if there is none to show.
   virtual int native_handle() = 0;
-  // Gives the descriptor to the caller: the connection lives on, this stream is closed. For moving a
-  // quiet connection to another executor. -1 if there is none to give. (A copy by dup(2) would not
-  // do: epoll keeps watching the connection for the closed stream.)
+  // Gives the descriptor to the caller: the connection lives on, this stream is closed. For moving
+  // a quiet connection to another executor. -1 if there is none to give. (A copy by dup(2) would
+  // not do: epoll keeps watching the connection for the closed stream.)
   virtual int release() = 0;
 };
 

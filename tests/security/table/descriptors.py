@@ -82,7 +82,11 @@ def agent_directory(world):
     os.makedirs(directory)
     for name in ("agent.sock", "boot_id"):
         open(os.path.join(directory, name), "w").close()
-    done = subprocess.run(["/bin/sh", "-c", AGENT_WRITES.replace("/run/atoll", directory)], capture_output=True)
+    # Outside the link must lead to a file of the test's own: chmod follows it.
+    victim = os.path.join(world.work, "run-atoll-victim")
+    open(victim, "w").close()
+    commands = AGENT_WRITES.replace("/run/atoll", directory).replace("/etc/passwd", victim)
+    done = subprocess.run(["/bin/sh", "-c", commands], capture_output=True)
     if b"DID" not in done.stdout:
         raise Fail("the control could not change a plain directory")
     return "succeeded"
