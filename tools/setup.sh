@@ -55,7 +55,7 @@ ensure_build() {
   else
     # Not a terminal: every tenth step is progress enough, failures are shown whole.
     NINJA_STATUS='[%f/%t %es] ' ninja -C "$dir" "$@" 2>&1 |
-      awk '/^\[[0-9]+\// { if (++n % 10 == 1) print; next } /^ninja: (Entering|no work)/ { next } { print }' >&2
+      awk '/^\[[0-9]+\// { if (++n % 10 == 1) { print; fflush() } next } /^ninja: (Entering|no work)/ { next } { print; fflush() }' >&2
     [ "${PIPESTATUS[0]}" = 0 ] || { echo "atoll: the build failed" >&2; exit 1; }
   fi
 }
