@@ -241,12 +241,13 @@ void Engine::finish_create(const SandboxPtr& sandbox, Result<void> made) {
       begin_kill_locked(sandbox, KillReason::shutdown);
     }
   } else {
-    // Whoever asked tells the reason; only when nobody waits any more it is told here.
     log::info("sandbox not created",
-              {{"sandbox", record.id.str()},
-               {"template", record.alias},
-               {"key", record.key_id},
-               {"error", sandbox->abandoned ? made.error().message : std::string("answered")}});
+              {{"sandbox", record.id.str()}, {"template", record.alias}, {"key", record.key_id}});
+    // Whoever asked tells the reason; only when nobody waits any more it is told here.
+    if (sandbox->abandoned) {
+      log::error("an abandoned create failed",
+                 {{"sandbox", record.id.str()}, {"error", made.error().message}});
+    }
     sandbox->failure = std::move(made).error();
     set_state_locked(*sandbox, Event::create_failed);
     if (auto stored = store_.update_sandbox(record); !stored.ok()) {
