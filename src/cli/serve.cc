@@ -111,10 +111,12 @@ net::Task<void> life(Server& server, const Home& home, std::string key) {
   auto [ec, number] = co_await signals.async_wait(asio::as_tuple(asio::use_awaitable));
   (void)ec;
   log::info("stopping", {{"signal", number == SIGINT ? "SIGINT" : "SIGTERM"}});
-  auto draining = server.http->shutdown(kDrain);
-  co_await std::move(draining);
+  // Sandboxes first: their clients see a dead sandbox, instead of keeping the drain waiting for
+  // streams that never end.
   auto killing = server.engine->shutdown(kKillAll);
   co_await std::move(killing);
+  auto draining = server.http->shutdown(kDrain);
+  co_await std::move(draining);
   ::unlink(home.server_file().c_str());
   server.io.stop();
 }

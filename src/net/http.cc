@@ -389,8 +389,7 @@ HttpClient::HttpClient(std::unique_ptr<Stream> stream, HttpLimits limits)
 HttpClient::~HttpClient() = default;
 HttpClient::HttpClient(HttpClient&&) noexcept = default;
 
-Task<Result<void>> HttpClient::write_head(const RequestHead& head,
-                                          std::optional<std::uint64_t> length) {
+std::string HttpClient::begin(const RequestHead& head, std::optional<std::uint64_t> length) {
   std::string out = head.method + " " + head.target + " HTTP/1.1\r\n";
   append_fields(out, head.headers);
   if (!head.headers.has("Host")) out += "Host: localhost\r\n";
@@ -406,7 +405,20 @@ Task<Result<void>> HttpClient::write_head(const RequestHead& head,
   }
   out += "\r\n";
   impl_->broken = true;  // until a whole response was read
-  co_return co_await impl_->stream->write_all(out);
+  return out;
+}
+
+Task<Result<void>> HttpClient::write_head(const RequestHead& head,
+                                          std::optional<std::uint64_t> length) {
+  const std::string text = begin(head, length);
+  co_return co_await impl_->stream->write_all(text);
+}
+
+Task<Result<void>> HttpClient::write_request(const RequestHead& head, std::string_view body) {
+  const std::string text = begin(head, body.size());
+  impl_->sent = true;
+  const std::array<std::string_view, 2> pieces = {text, body};
+  co_return co_await impl_->stream->write_pieces(pieces);
 }
 
 Task<Result<void>> HttpClient::write_body(std::string_view bytes) {
@@ -439,14 +451,8 @@ std::string HttpClient::take_over() { return impl_->buffer.take_all(); }
 
 Task<Result<HttpClient::Answer>> HttpClient::request(RequestHead head, std::string body,
                                                      std::size_t limit) {
-  auto write = write_head(head, body.size());
+  auto write = write_request(head, body);
   ATOLL_CO_TRY(co_await std::move(write));
-  if (!body.empty()) {
-    auto write_rest = write_body(body);
-    ATOLL_CO_TRY(co_await std::move(write_rest));
-  }
-  auto finish = finish_body();
-  ATOLL_CO_TRY(co_await std::move(finish));
   auto read = read_head();
   ATOLL_CO_TRY_ASSIGN(ResponseHead response, co_await std::move(read));
   auto rest = this->body().read_all(limit);

@@ -140,6 +140,8 @@ class HttpClient {
 
   // `length`: nullopt = chunked; 0 = no body. Host and framing headers are added if missing.
   Task<Result<void>> write_head(const RequestHead& head, std::optional<std::uint64_t> length);
+  // Head and whole body in one piece: one packet instead of two for the common small request.
+  Task<Result<void>> write_request(const RequestHead& head, std::string_view body);
   Task<Result<void>> write_body(std::string_view bytes);
   Task<Result<void>> finish_body();
   // Final response head; 1xx other than 101 are skipped.
@@ -159,6 +161,7 @@ class HttpClient {
   Task<Result<Answer>> request(RequestHead head, std::string body, std::size_t limit = 4 << 20);
 
  private:
+  std::string begin(const RequestHead& head, std::optional<std::uint64_t> length);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

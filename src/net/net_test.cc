@@ -122,7 +122,8 @@ TEST_F(NetTest, ChunkedBothWays) {
     auto body = co_await client.body().read_all(1 << 20);
     EXPECT_TRUE(body.ok());
     EXPECT_EQ(*body, sent);
-    EXPECT_TRUE(client.reusable());
+    // The answer began before the request's end, so it had to say that the connection closes.
+    EXPECT_FALSE(client.reusable());
     co_return 1;
   };
   run(task(port_));

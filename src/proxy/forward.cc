@@ -167,16 +167,9 @@ enum class Outcome { done, stale, failed };
 // Sends the request on one connection and carries the answer.
 net::Task<Outcome> exchange_once(std::shared_ptr<Flow> flow, Outgoing& out, bool reused) {
   net::HttpClient& upstream = *flow->upstream;
-  auto sending = upstream.write_head(out.head, out.length);
+  auto sending = out.body ? upstream.write_request(out.head, *out.body)
+                          : upstream.write_head(out.head, out.length);
   if (!(co_await std::move(sending)).ok()) co_return reused ? Outcome::stale : Outcome::failed;
-  if (out.body) {
-    if (!out.body->empty()) {
-      auto writing = upstream.write_body(*out.body);
-      (void)co_await std::move(writing);  // an early answer may still be there to read
-    }
-    auto finishing = upstream.finish_body();
-    (void)co_await std::move(finishing);
-  }
   flow->settled = false;
   engine::SideTask uplink(co_await asio::this_coro::executor, run_uplink(flow, !out.body));
   auto reading = upstream.read_head();

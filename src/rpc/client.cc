@@ -42,12 +42,8 @@ net::Task<Result<ServerStream>> ServerStream::open(net::HttpClient& client, std:
   ATOLL_CO_TRY_ASSIGN(std::string payload, encode(options.codec, in));
   const std::string body = make_envelope(0, payload);
   const net::RequestHead head = make_head(std::move(path), "application/connect+", options);
-  auto write_head = client.write_head(head, body.size());
-  ATOLL_CO_TRY(co_await std::move(write_head));
-  auto write_body = client.write_body(body);
-  ATOLL_CO_TRY(co_await std::move(write_body));
-  auto finish = client.finish_body();
-  ATOLL_CO_TRY(co_await std::move(finish));
+  auto writing = client.write_request(head, body);
+  ATOLL_CO_TRY(co_await std::move(writing));
   auto read = client.read_head();
   ATOLL_CO_TRY_ASSIGN(net::ResponseHead answer, co_await std::move(read));
   if (answer.status != 200) {
