@@ -233,6 +233,33 @@ TEST_F(NetTest, PeerCloseIsNoticedWhileStreaming) {
   EXPECT_TRUE(noticed);
 }
 
+TEST_F(NetTest, PeerCloseIsNoticedBehindUnreadBytes) {
+  bool noticed = false;
+  serve([&noticed](Exchange& x) -> Task<void> {
+    (void)co_await x.response.start(200, {}, std::nullopt);
+    co_await x.stream.wait_peer_closed();
+    noticed = true;
+  });
+  auto task = [](std::uint16_t port, bool& seen) -> Task<int> {
+    {
+      auto stream = co_await connect_tcp("127.0.0.1", port);
+      (void)co_await (*stream)->write_all(
+          "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n");
+      char buf[1024];
+      (void)co_await (*stream)->read_some(buf);
+      (void)co_await (*stream)->write_all("unwanted!");
+    }
+    asio::steady_timer timer(co_await asio::this_coro::executor);
+    for (int i = 0; i < 500 && !seen; ++i) {
+      timer.expires_after(std::chrono::milliseconds(5));
+      co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
+    }
+    co_return 1;
+  };
+  run(task(port_, noticed));
+  EXPECT_TRUE(noticed);
+}
+
 TEST_F(NetTest, AbortSendsReset) {
   serve([](Exchange& x) -> Task<void> {
     (void)co_await x.response.start(200, {}, std::nullopt);

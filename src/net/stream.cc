@@ -2,6 +2,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/un.h>
@@ -85,10 +86,17 @@ class SocketStream final : public Stream {
       if (n == 0) co_return;
       if (n < 0 && errno != EAGAIN && errno != EINTR) co_return;
       if (n > 0) {
-        // A pipelined request. Readable stays true, so only an error can still tell us something.
-        auto [wait_ec] = co_await socket_.async_wait(Socket::wait_error, kUse);
-        (void)wait_ec;
-        co_return;
+        // Bytes that nobody wants yet hide the end behind them, and keep the socket readable: look
+        // now and then.
+        asio::steady_timer pause(socket_.get_executor());
+        for (;;) {
+          if (!socket_.is_open()) co_return;
+          pollfd state{socket_.native_handle(), POLLRDHUP, 0};
+          if (::poll(&state, 1, 0) != 0) co_return;
+          pause.expires_after(std::chrono::milliseconds(100));
+          auto [wait_ec] = co_await pause.async_wait(kUse);
+          if (wait_ec) co_return;
+        }
       }
     }
   }

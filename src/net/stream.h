@@ -29,9 +29,8 @@ class Stream {
   // Writes everything, gathering the pieces into as few system calls as the kernel takes.
   virtual Task<Result<void>> write_pieces(std::span<const std::string_view> pieces) = 0;
   Task<Result<void>> write_all(std::string_view bytes);
-  // Completes when the peer has closed or reset the connection. Bytes that arrive meanwhile are
-  // left unread; once there are any, the call only completes on error or cancellation of the
-  // stream.
+  // Completes when the peer has closed or reset the connection, or this side has closed it. Bytes
+  // that arrive meanwhile are left unread.
   virtual Task<void> wait_peer_closed() = 0;
 
   // From now on reads fail when the peer stays silent for so long; nullopt = for ever.
