@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <memory>
+#include <thread>
 
 namespace atl::sys {
 namespace {
@@ -267,24 +268,27 @@ Result<void> copy_sparse(const UniqueFd& from, const UniqueFd& to) {
   return {};
 }
 
-Result<FileLock> FileLock::acquire_dir(const UniqueFd& dir, const std::string& name, mode_t mode) {
-  for (int attempt = 0; attempt < 16; ++attempt) {
+Result<FileLock> FileLock::acquire_dir(const UniqueFd& dir, const std::string& name, mode_t mode,
+                                       std::chrono::milliseconds at_most) {
+  const auto deadline = std::chrono::steady_clock::now() + at_most;
+  for (;;) {
     ATOLL_TRY(make_dir(dir, name, mode, IfExists::keep));
     auto opened = open_beneath(dir, name, O_RDONLY | O_DIRECTORY);
-    if (!opened && opened.error().sys_errno == ENOENT) continue;
-    if (!opened) return std::move(opened).error();
-    if (::flock(opened->get(), LOCK_EX | LOCK_NB) != 0) {
-      if (errno == EWOULDBLOCK)
-        return make_error(Errc::failed_precondition, name + " is held by another process");
+    if (!opened && opened.error().sys_errno != ENOENT) return std::move(opened).error();
+    if (opened && ::flock(opened->get(), LOCK_EX | LOCK_NB) == 0) {
+      // The holder before us may have removed the directory between our open and our lock.
+      ATOLL_TRY_ASSIGN(struct stat mine, stat_of(*opened));
+      auto there = stat_at(dir, name);
+      if (there && there->st_ino == mine.st_ino && there->st_dev == mine.st_dev)
+        return FileLock(std::move(*opened));
+    } else if (opened && errno != EWOULDBLOCK) {
       return errno_error("flock " + name);
     }
-    // The holder before us may have removed the directory between our open and our lock.
-    ATOLL_TRY_ASSIGN(struct stat mine, stat_of(*opened));
-    auto there = stat_at(dir, name);
-    if (there && there->st_ino == mine.st_ino && there->st_dev == mine.st_dev)
-      return FileLock(std::move(*opened));
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return make_error(Errc::failed_precondition, name + " is held by another process");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  return make_error(Errc::aborted, name + " keeps vanishing");
 }
 
 }  // namespace atl::sys

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -77,8 +78,10 @@ Result<void> copy_sparse(const UniqueFd& from, const UniqueFd& to);
 // An exclusive flock(2), held until destruction. Held by another: failed_precondition.
 class FileLock {
  public:
-  // Locks the directory `name` below `dir` itself; makes it first if need be.
-  static Result<FileLock> acquire_dir(const UniqueFd& dir, const std::string& name, mode_t mode);
+  // Locks the directory `name` below `dir` itself; makes it first if need be. Waits a little for a
+  // holder that is going.
+  static Result<FileLock> acquire_dir(const UniqueFd& dir, const std::string& name, mode_t mode,
+                                      std::chrono::milliseconds at_most);
   const UniqueFd& fd() const { return file_; }
 
  private:

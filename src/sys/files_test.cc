@@ -90,9 +90,9 @@ TEST_F(FileTest, RemoveTreeDoesNotFollowLinks) {
 }
 
 TEST_F(FileTest, LockIsExclusive) {
-  auto first = FileLock::acquire_dir(dir_, "lock", 0700);
+  auto first = FileLock::acquire_dir(dir_, "lock", 0700, std::chrono::milliseconds(0));
   ASSERT_TRUE(first.ok());
-  auto second = FileLock::acquire_dir(dir_, "lock", 0700);
+  auto second = FileLock::acquire_dir(dir_, "lock", 0700, std::chrono::milliseconds(0));
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().code, Errc::failed_precondition);
 }

@@ -64,7 +64,7 @@ class JailLife : public JailTest {
 };
 
 TEST_F(JailLife, FreezeStopsAndThawContinues) {
-  begin();
+  ASSERT_NO_FATAL_FAILURE(begin());
   const SandboxId id = create();
   // Counts for as long as it runs.
   EXPECT_EQ(
@@ -102,7 +102,7 @@ TEST_F(JailLife, FreezeStopsAndThawContinues) {
 }
 
 TEST_F(JailLife, ErrorsAreTyped) {
-  begin();
+  ASSERT_NO_FATAL_FAILURE(begin());
   const SandboxId id = create();
   runtime::SandboxSpec again = spec();
   again.id = id;
@@ -138,7 +138,7 @@ TEST_F(JailLife, ErrorsAreTyped) {
 }
 
 TEST_F(JailLife, ExitOfTheAgentIsNoticedAndDeadOnesAreDestroyed) {
-  begin();
+  ASSERT_NO_FATAL_FAILURE(begin());
   std::vector<runtime::ExitNotice> notices;
   runtime_->on_exit([&](runtime::ExitNotice notice) { notices.push_back(notice); });
   const SandboxId id = create();
@@ -190,7 +190,7 @@ net::Task<void> churn(Churn& shared) {
 }
 
 TEST_F(JailLife, TwoHundredTwentyAtATimeLeaveNothing) {
-  begin();
+  ASSERT_NO_FATAL_FAILURE(begin());
   for (int i = 0; i < 3; ++i) destroy(create());  // what is made once
   const std::size_t before = settled_fds();
   Churn shared{*runtime_, [this] { return spec(); }, 200};
@@ -216,7 +216,7 @@ TEST_F(JailLife, TwoHundredTwentyAtATimeLeaveNothing) {
 }
 
 TEST_F(JailLife, StepTimes) {
-  begin();
+  ASSERT_NO_FATAL_FAILURE(begin());
   std::map<std::string, std::vector<long>> steps;
   std::vector<std::string> order;
   std::vector<double> totals;
@@ -253,7 +253,7 @@ TEST_F(JailLife, StepTimes) {
 }
 
 TEST_F(JailLife, KilledWardenLeavesSandboxesAndTheNextOneFindsThem) {
-  begin();
+  ASSERT_NO_FATAL_FAILURE(begin());
   const SandboxId id = create();
   const SandboxId dead = create();
   EXPECT_EQ(inside(id, "echo kept > /tmp/f").code, 0);
@@ -270,7 +270,7 @@ TEST_F(JailLife, KilledWardenLeavesSandboxesAndTheNextOneFindsThem) {
   ASSERT_EQ(::kill(init_pid(dead), SIGKILL), 0);
   pause_for(milliseconds(50));
 
-  begin();
+  ASSERT_NO_FATAL_FAILURE(begin());
   auto list = await(runtime_->list());
   ASSERT_TRUE(list.ok());
   EXPECT_EQ(list->size(), 2u);
@@ -294,7 +294,7 @@ net::Task<void> create_and_forget(runtime::JailRuntime& runtime, runtime::Sandbo
 
 TEST_F(JailLife, KilledInTheMiddleOfLaunches) {
   for (int round = 0; round < 12; ++round) {
-    begin();
+    ASSERT_NO_FATAL_FAILURE(begin());
     int open = 4;
     for (int i = 0; i < 4; ++i) {
       net::asio::co_spawn(io_, create_and_forget(*runtime_, spec(), open), net::asio::detached);
@@ -304,7 +304,7 @@ TEST_F(JailLife, KilledInTheMiddleOfLaunches) {
     for (int i = 0; i < 500 && open > 0; ++i) pause_for(milliseconds(10));
     EXPECT_EQ(open, 0) << "every call must end";
     stop();
-    begin();
+    ASSERT_NO_FATAL_FAILURE(begin());
     auto list = await(runtime_->list());
     ASSERT_TRUE(list.ok());
     for (const SandboxId& id : *list) destroy(id);
@@ -314,7 +314,7 @@ TEST_F(JailLife, KilledInTheMiddleOfLaunches) {
 }
 
 TEST_F(JailLife, TwoWardensDoNotShareAHome) {
-  begin();
+  ASSERT_NO_FATAL_FAILURE(begin());
   net::asio::io_context other_io;
   runtime::WardenOptions options;
   options.home = home_;
@@ -331,7 +331,7 @@ TEST_F(JailLife, FailureOfAnyStepLeavesNothing) {
   const std::vector<std::string> names = step_names();
   ASSERT_GE(names.size(), 35u);
   for (const std::string& name : names) {
-    begin({"--fail-at", name});
+    ASSERT_NO_FATAL_FAILURE(begin({"--fail-at", name}));
     for (int i = 0; i < 2; ++i) EXPECT_FALSE(await(runtime_->create(spec())).ok());
     const std::size_t before = settled_fds();
     auto created = await(runtime_->create(spec()));
@@ -348,7 +348,7 @@ TEST_F(JailLife, FailureOfAnyStepLeavesNothing) {
 }
 
 TEST_F(JailLife, LayersByStageWorkAsOnOlderKernels) {
-  begin({"--layers-by-stage"});
+  ASSERT_NO_FATAL_FAILURE(begin({"--layers-by-stage"}));
   const SandboxId id = create();
   EXPECT_EQ(inside(id, "cat /etc/hostname").output, "e2b\n");
   EXPECT_EQ(inside(id, "echo x >> /etc/passwd && tail -1 /etc/passwd").output, "x\n");
@@ -366,7 +366,7 @@ TEST_F(JailLife, CgroupV2) {
   const std::string mount =
       host("awk '$0 ~ / - cgroup2 / {printf \"%s\", $5; exit}' /proc/self/mountinfo");
   if (mount.empty()) GTEST_SKIP() << "no cgroup2 mount";
-  begin({"--unsafe-cgroup2-without-limits", mount});
+  ASSERT_NO_FATAL_FAILURE(begin({"--unsafe-cgroup2-without-limits", mount}));
   const SandboxId id = create();
   EXPECT_EQ(inside(id, "grep '^0::' /proc/self/cgroup").output, "0::/\n");
   EXPECT_EQ(inside(id, "(while :; do date +%N > /tmp/count; done) > /dev/null 2>&1 & true").code,
@@ -385,7 +385,7 @@ TEST_F(JailLife, CgroupV2) {
 
 TEST_F(JailLife, AnUnprivilegedServerConnectsAndNobodyElse) {
   server_gid_ = 54321;
-  begin();
+  ASSERT_NO_FATAL_FAILURE(begin());
   const SandboxId id = create();
   const auto as = [&](gid_t gid) {
     EXPECT_EQ(::setegid(gid), 0);
@@ -401,7 +401,7 @@ TEST_F(JailLife, AnUnprivilegedServerConnectsAndNobodyElse) {
 }
 
 TEST_F(JailLife, BusySandboxesAreDestroyedToo) {
-  begin();
+  ASSERT_NO_FATAL_FAILURE(begin());
   runtime::SandboxSpec wanted = spec();
   wanted.limits.pids = 200;
   const SandboxId id = create(wanted);
@@ -418,7 +418,7 @@ TEST_F(JailLife, BusySandboxesAreDestroyedToo) {
 }
 
 TEST_F(JailLife, ListsOfManyPages) {
-  begin();
+  ASSERT_NO_FATAL_FAILURE(begin());
   std::set<std::string> made;
   for (int i = 0; i < 40; ++i) made.insert(create().str());
   auto list = await(runtime_->list());
@@ -429,7 +429,7 @@ TEST_F(JailLife, ListsOfManyPages) {
 }
 
 TEST_F(JailLife, TheWardenListensNowhere) {
-  begin();
+  ASSERT_NO_FATAL_FAILURE(begin());
   const std::string pid = std::to_string(runtime_->warden_pid());
   // Sockets it holds: the control pair only, no internet sockets.
   const std::string sockets =

@@ -17,6 +17,9 @@ namespace {
 
 constexpr const char* kRangesDir = "/run/atoll/ranges";
 constexpr const char* kImagesDir = ".images";
+// A warden that was killed in the middle of a launch leaves a process that holds its lock until it
+// sees the end of its channel or executes the agent.
+constexpr std::chrono::milliseconds kLockWait{3000};
 
 // A directory that root owns and nobody else can write: whoever could would choose what root
 // mounts.
@@ -134,7 +137,7 @@ Result<std::unique_ptr<Warden>> Warden::create(const WardenConfig& config) {
   ATOLL_TRY_ASSIGN(sys::UniqueFd templates,
                    sys::open_trusted(config.templates, O_RDONLY | O_DIRECTORY));
   ATOLL_TRY_ASSIGN(sys::UniqueFd sandboxes, own_dir(home, "sandboxes", 0700));
-  auto lock = sys::FileLock::acquire_dir(sandboxes, config.instance, 0700);
+  auto lock = sys::FileLock::acquire_dir(sandboxes, config.instance, 0700, kLockWait);
   if (!lock) return std::move(lock).error().with("another warden serves this home and instance");
   ATOLL_TRY_ASSIGN(sys::UniqueFd mine, own_dir(sandboxes, config.instance, 0700));
   ATOLL_TRY_ASSIGN(sys::UniqueFd images, own_dir(sandboxes, kImagesDir, 0700));
