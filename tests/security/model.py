@@ -12,7 +12,7 @@ NOT_HERE = {"ENOSYS", "EAFNOSUPPORT", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT", "ENO
 
 @dataclasses.dataclass
 class Verdict:
-    """What a payload said: `word` is SUCCEEDED, BLOCKED, INCONCLUSIVE, or KILLED or NOTHING if it said nothing."""
+    """What a payload said: `word` is SUCCEEDED, BLOCKED, INCONCLUSIVE; KILLED or NOTHING if it did not get so far."""
     word: str
     text: str
 
@@ -32,6 +32,8 @@ def parse_verdict(exit_code, stdout, stderr=b""):
     for line in stdout.decode(errors="replace").splitlines():
         match = re.match(r"(SUCCEEDED|BLOCKED|INCONCLUSIVE) ?(.*)", line)
         if match:
+            if match[1] == "BLOCKED" and exit_code == -1:  # the killer came for the rest of it after it had spoken
+                return Verdict("KILLED", match[2])
             if exit_code != EXIT_STATUS[match[1]]:
                 return Verdict("NOTHING", f"said {line!r} and ended with {exit_code}")
             return Verdict(match[1], match[2])
