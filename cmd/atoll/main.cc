@@ -2,6 +2,7 @@
 // calls src/cli.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <string_view>
 
 #include "base/log.h"
 #include "cli/doctor.h"
@@ -92,8 +93,12 @@ int main(int argc, char** argv) {
     exit_code = finish(atl::cli::doctor(doctor_options));
   });
 
-  app.add_subcommand("help", "show this text")->callback([&] { std::puts(app.help().c_str()); });
   app.set_version_flag("--version", "atoll " ATOLL_VERSION);
+  app.footer("Errors say what to do next; `atoll doctor` checks this machine.");
+  if (argc < 2 || std::string_view(argv[1]) == "help") {
+    std::fputs(app.help().c_str(), stdout);
+    return 0;
+  }
   CLI11_PARSE(app, argc, argv);
   return exit_code;
 }

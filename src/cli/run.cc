@@ -114,7 +114,7 @@ net::Task<void> watch_signals(Run& run) {
 }  // namespace
 
 Result<int> run_code(const RunOptions& options) {
-  log::configure(log::Level::warn, log::Format::text);
+  log::configure(options.timings ? log::Level::debug : log::Level::warn, log::Format::text);
   ::signal(SIGPIPE, SIG_IGN);
   ATOLL_TRY_ASSIGN(Program program, read_program(options));
   ATOLL_TRY_ASSIGN(const ServerUser user, find_server_user());
