@@ -13,6 +13,13 @@ static struct {
   atomic_int error, done;
 }* shared;
 
+// Any worker that died gave its descriptors back, so the count is no longer what is held.
+static void stop_if_killed(void) {
+  if (waitpid(-1, NULL, WNOHANG) > 0) {
+    blocked_because("SIGKILL stopped at %ld descriptors", (long)shared->count);
+  }
+}
+
 static void attack(int argc, char** argv) {
   long cap = atol(need(argc, argv, 1));
   int seconds = atoi(need(argc, argv, 2));
@@ -45,13 +52,12 @@ static void attack(int argc, char** argv) {
     }
     for (int i = 0; i < 200 && shared->done <= workers; ++i) {
       usleep(50000);
-      if (waitpid(child, NULL, WNOHANG) == child) {
-        blocked_because("SIGKILL stopped at %ld descriptors", (long)shared->count);
-      }
+      stop_if_killed();
     }
     if (shared->error == ENFILE || shared->error == ENOMEM) break;
   }
   sleep((unsigned)seconds);
+  stop_if_killed();
   if (shared->count >= cap) succeeded("%ld descriptors", (long)shared->count);
   blocked_because("%s stopped at %ld descriptors", strerrorname_np(shared->error),
                   (long)shared->count);

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import time
 import stat
 
 import policy
@@ -194,10 +195,11 @@ def listening_ports(world):
     # Control: a port that a process inside opens is not among the host's.
     server = world.main.start(["/usr/bin/python3", "-m", "http.server", "8123", "--bind", "0.0.0.0"], timeout=30)
     try:
-        for _ in range(50):
+        for _ in range(100):
             code, _, _ = world.main.run(["/usr/bin/nc", "-z", "127.0.0.1", "8123"])
             if code == 0:
                 break
+            time.sleep(0.1)
         else:
             raise Fail("the control, a port inside, did not open")
         listening = {line.split()[1] for line in read_text("/proc/self/net/tcp").splitlines()[1:] if line.split()[3] == "0A"}
