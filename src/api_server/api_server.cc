@@ -231,8 +231,8 @@ struct ApiServer::Impl {
     ATOLL_CO_TRY_ASSIGN(SandboxId id, parse_path_id(call.params[0]));
     ATOLL_CO_TRY_ASSIGN(const auto timeout, decode_connect(call.body));
     auto connecting = engine.connect(call.caller, std::move(id), timeout);
-    ATOLL_CO_TRY_ASSIGN(const engine::SandboxInfo found, co_await std::move(connecting));
-    co_return reply(200, sandbox_json(found, engine.options().domain));
+    ATOLL_CO_TRY_ASSIGN(const engine::Connected found, co_await std::move(connecting));
+    co_return reply(found.resumed ? 201 : 200, sandbox_json(found.info, engine.options().domain));
   }
 
   Result<Reply> list_templates() {

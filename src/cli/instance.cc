@@ -22,7 +22,7 @@ net::Task<void> destroy_all(runtime::JailRuntime& runtime, bool& clean) {
     co_return;
   }
   clean = true;
-  for (const SandboxId& id : *ids) {
+  for (const auto& [id, condition, address] : *ids) {
     auto destroying = runtime.destroy(id);
     if (auto gone = co_await std::move(destroying);
         !gone.ok() && gone.error().code != Errc::not_found) {

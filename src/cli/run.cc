@@ -96,7 +96,7 @@ net::Task<void> live(Run& run, const RunOptions& options, Program program) {
   auto working = work(run, options, std::move(program));
   auto outcome = co_await std::move(working);
   if (!run.outcome) run.outcome.emplace(std::move(outcome));
-  auto killing = run.engine->shutdown(std::chrono::seconds(10));
+  auto killing = run.engine->shutdown(std::chrono::seconds(10), engine::AtShutdown::kill_sandboxes);
   co_await std::move(killing);
   run.io.stop();
 }
@@ -106,7 +106,7 @@ net::Task<void> watch_signals(Run& run) {
   auto [ec, number] = co_await signals.async_wait(asio::as_tuple(asio::use_awaitable));
   if (ec) co_return;
   run.outcome.emplace(128 + number);
-  auto killing = run.engine->shutdown(std::chrono::seconds(10));
+  auto killing = run.engine->shutdown(std::chrono::seconds(10), engine::AtShutdown::kill_sandboxes);
   co_await std::move(killing);
   run.io.stop();
 }

@@ -113,7 +113,7 @@ net::Task<void> life(Server& server, const Home& home, std::string key) {
   log::info("stopping", {{"signal", number == SIGINT ? "SIGINT" : "SIGTERM"}});
   // Sandboxes first: their clients see a dead sandbox, instead of keeping the drain waiting for
   // streams that never end.
-  auto killing = server.engine->shutdown(kKillAll);
+  auto killing = server.engine->shutdown(kKillAll, engine::AtShutdown::kill_sandboxes);
   co_await std::move(killing);
   auto draining = server.http->shutdown(kDrain);
   co_await std::move(draining);

@@ -35,6 +35,35 @@ struct CreateCommand {
   std::string network = "{}";  // JSON object, echoed by info
 };
 
+// Replaces the egress part of the network settings (PUT network): what is absent is cleared, except
+// `allow_internet`, which only changes when it is given.
+struct NetworkUpdate {
+  std::string egress = "{}";  // JSON object: allowOut, denyOut, rules, egressProxy; checked
+  std::optional<bool> allow_internet;
+};
+
+// What a resume brings back.
+enum class Revive : std::uint8_t {
+  as_paused,  // memory if it was kept, else a cold boot
+  cold,       // a cold boot from the disk, even if memory was kept
+};
+
+struct ResumeCommand {
+  Caller caller;
+  SandboxId id;
+  std::chrono::seconds timeout{300};
+  std::optional<bool> auto_pause;  // replaces the stored flag
+  Revive revive = Revive::as_paused;
+};
+
+// What a client of the proxy showed, for waking a sandbox up.
+struct WakeRequest {
+  SandboxId id;
+  bool agent_port = false;
+  std::string access_token;   // X-Access-Token, may be empty
+  std::string traffic_token;  // e2b-traffic-access-token, may be empty
+};
+
 struct SandboxInfo {
   store::SandboxRecord record;
   std::optional<std::string> access_token;   // secured sandboxes
@@ -59,6 +88,25 @@ struct ListQuery {
   Order order = Order::newest_first;
   std::optional<Cursor> after;
   std::size_t limit = 0;  // 0: everything
+};
+
+struct Connected {
+  SandboxInfo info;
+  bool resumed = false;  // it was paused: 201 instead of 200
+};
+
+struct LogQuery {
+  std::optional<Timestamp> from;  // inclusive
+  std::optional<Timestamp> to;    // inclusive
+  std::size_t limit = 1000;
+  bool newest_first = false;
+  store::LogLevel least = store::LogLevel::debug;
+  std::string search;  // substring of the message; empty: all
+};
+
+struct KillCount {
+  std::size_t killed = 0;
+  std::size_t failed = 0;
 };
 
 struct ListPage {

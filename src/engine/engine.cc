@@ -85,7 +85,7 @@ net::Task<Result<void>> Engine::start() {
   co_return Result<void>();
 }
 
-net::Task<void> Engine::shutdown(std::chrono::milliseconds limit) {
+net::Task<void> Engine::shutdown(std::chrono::milliseconds limit, AtShutdown others) {
   std::size_t left = 0;
   {
     std::lock_guard lock(mutex_);
@@ -95,8 +95,7 @@ net::Task<void> Engine::shutdown(std::chrono::milliseconds limit) {
     for (const SandboxPtr& sandbox : all) {
       if (sandbox->record.state == SandboxState::creating) {
         sandbox->abandoned = true;
-      } else if (options_.at_shutdown == AtShutdown::kill_sandboxes &&
-                 is_visible(sandbox->record.state)) {
+      } else if (others == AtShutdown::kill_sandboxes && is_visible(sandbox->record.state)) {
         begin_kill_locked(sandbox, KillReason::shutdown);
       }
     }
@@ -148,8 +147,8 @@ Result<void> Engine::refresh(const Caller& caller, const SandboxId& id,
   return move_end_locked(*sandbox, end);
 }
 
-net::Task<Result<SandboxInfo>> Engine::connect(Caller caller, SandboxId id,
-                                               std::chrono::seconds timeout) {
+net::Task<Result<Connected>> Engine::connect(Caller caller, SandboxId id,
+                                             std::chrono::seconds timeout, Revive /*revive*/) {
   ATOLL_CO_TRY(check_timeout(timeout));
   std::lock_guard lock(mutex_);
   const auto found = sandboxes_.find(id);
@@ -166,7 +165,7 @@ net::Task<Result<SandboxInfo>> Engine::connect(Caller caller, SandboxId id,
   if (end > sandbox->record.end_at) {
     ATOLL_CO_TRY(move_end_locked(*sandbox, end));
   }
-  co_return describe(sandbox->record);
+  co_return Connected{describe(sandbox->record), false};
 }
 
 Result<SandboxInfo> Engine::info(const Caller& caller, const SandboxId& id) const {

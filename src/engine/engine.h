@@ -14,11 +14,13 @@
 #include <boost/asio/io_context.hpp>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
 
+#include "egress/table.h"
 #include "engine/commands.h"
 #include "engine/expiry.h"
 #include "engine/route.h"
@@ -43,7 +45,15 @@ struct EngineOptions {
   std::filesystem::path templates;  // directory of templates; empty: home/templates
   std::string domain;               // told to clients; empty: none
   std::size_t max_sandboxes = 1000;
-  std::size_t max_creates_in_flight = 256;
+  std::size_t max_per_team = 0;  // 0: no limit of its own
+  std::size_t max_per_key = 0;
+  std::size_t max_creates_in_flight = 8;                  // more wait in line
+  std::size_t max_creates_waiting = 1000;                 // more are refused at once
+  std::chrono::milliseconds queue_deadline{20'000};       // in line no longer than this
+  std::chrono::milliseconds transition_deadline{60'000};  // traffic and connects wait for a pause
+  std::chrono::milliseconds sample_every{5'000};
+  std::chrono::hours keep_metrics{7 * 24};
+  std::string ca_bundle;  // PEM that sandboxes are to trust (interception); empty: none
   std::uint32_t max_connections_per_sandbox = 0;  // 0: no limit
   std::uint32_t max_pids = 1024;
   std::chrono::seconds max_timeout = std::chrono::hours(24);
@@ -51,8 +61,16 @@ struct EngineOptions {
   std::chrono::milliseconds kill_deadline{30'000};
   std::chrono::milliseconds dial_deadline{5'000};
   std::chrono::hours keep_killed_rows{24};
-  AtShutdown at_shutdown = AtShutdown::kill_sandboxes;
   std::function<Timestamp()> clock = now;
+};
+
+// Counters since the start, and gauges.
+struct Statistics {
+  std::size_t creating = 0, running = 0, pausing = 0, paused = 0, resuming = 0, killing = 0;
+  std::size_t waiting_creates = 0;  // in the queue for a place
+  std::uint64_t created = 0, create_failures = 0, refused = 0, killed = 0, expired = 0,
+                paused_total = 0, resumed_total = 0, adopted = 0, lost = 0;
+  std::vector<double> create_seconds;  // of the last creates, for quantiles; bounded
 };
 
 class Engine {
@@ -64,11 +82,12 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Removes what an earlier run left behind, then starts the expiry timer. Await it before the
-  // first command.
+  // Adopts the sandboxes of an earlier run with their ids, tokens, ends and processes, finishes or
+  // rolls back what was cut off half-way, removes what belongs to nobody, then starts the timers.
+  // Await it before the first command.
   net::Task<Result<void>> start();
-  // Refuses new sandboxes, finishes or kills the others as the options say, within `limit`.
-  net::Task<void> shutdown(std::chrono::milliseconds limit);
+  // Refuses new sandboxes, finishes transitions, kills or leaves the others, within `limit`.
+  net::Task<void> shutdown(std::chrono::milliseconds limit, AtShutdown others);
 
   // ---- commands ----
   // Answers when the agent inside does. resource_exhausted: a limit; unavailable: shutting down;
@@ -78,14 +97,40 @@ class Engine {
   // Answers when nothing of it is left. It is unreachable and unlisted from the beginning of the
   // call.
   net::Task<Result<void>> kill(Caller caller, SandboxId id);
+  // Answers when it is really frozen (memory), or when its processes ended and its disk is at rest.
+  // It is unreachable from the beginning of the call. Two pauses at once are one.
+  // failed_precondition: paused already, or in another transition.
+  net::Task<Result<void>> pause(Caller caller, SandboxId id, bool keep_memory);
+  // failed_precondition: it runs, or is in another transition. Answers when the agent does.
+  net::Task<Result<SandboxInfo>> resume(ResumeCommand command);
   // Ends `timeout` from now; zero is now.
   Result<void> set_timeout(const Caller& caller, const SandboxId& id, std::chrono::seconds timeout);
   // Like set_timeout, but never shortens.
   Result<void> refresh(const Caller& caller, const SandboxId& id, std::chrono::seconds duration);
-  // Extends, never shortens: the end is exactly unchanged when it is later already.
-  net::Task<Result<SandboxInfo>> connect(Caller caller, SandboxId id, std::chrono::seconds timeout);
+  // Running: extends, never shortens; the end is exactly unchanged when it is later already.
+  // Paused: resumes it; connects at the same time join one resume. In a transition: waits for its
+  // end and looks again.
+  net::Task<Result<Connected>> connect(Caller caller, SandboxId id, std::chrono::seconds timeout,
+                                       Revive revive = Revive::as_paused);
+  // In force for new connections when it answers; kept over pauses. not_found: unknown or paused.
+  net::Task<Result<void>> update_network(Caller caller, SandboxId id, NetworkUpdate update);
+  // Kills everything of a team, at most all at once; paused ones too.
+  net::Task<KillCount> kill_team(std::string team_id);
   Result<SandboxInfo> info(const Caller& caller, const SandboxId& id) const;
   ListPage list(const ListQuery& query) const;
+  // How many run, by team.
+  std::map<std::string, std::size_t> running_counts() const;
+  // Samples of one sandbox in time order, thinned to the step that E2B uses for the range.
+  // invalid_argument: start after end.
+  Result<std::vector<store::MetricRecord>> metrics(const Caller& caller, const SandboxId& id,
+                                                   std::optional<Timestamp> start,
+                                                   std::optional<Timestamp> end) const;
+  // The last sample of each; unknown ids are left out.
+  std::map<std::string, store::MetricRecord> last_metrics(const Caller& caller,
+                                                          const std::vector<SandboxId>& ids) const;
+  // What happened to it and what ran in it. Asks the agent for news first.
+  net::Task<Result<std::vector<store::LogRecord>>> logs(Caller caller, SandboxId id,
+                                                        LogQuery query);
 
   // ---- for the proxy ----
   // Null: not running (unknown, killed, expired).
@@ -93,15 +138,23 @@ class Engine {
   std::shared_ptr<Route> route_by_access_token(std::string_view token) const {
     return routes_.find_by_access_token(token);
   }
+  // For traffic to a sandbox that does not run. A paused one with auto-resume is resumed if the
+  // credentials allow it, one in a transition is waited for. not_found: unknown, or nothing wakes
+  // it; permission_denied; deadline_exceeded: the transition takes too long; resource_exhausted.
+  net::Task<Result<std::shared_ptr<Route>>> wake(WakeRequest request);
   // A connection to the agent of a running sandbox, within the dial deadline.
   net::Task<Result<std::unique_ptr<net::Stream>>> dial_agent(SandboxId id);
 
   templates::Catalog& templates() { return templates_; }
+  // Addresses and policies, for the resolver and the egress proxy.
+  const egress::Table& egress() const { return egress_; }
   const EngineOptions& options() const { return options_; }
   // The wall clock was set: ends are looked at again now.
   void clock_changed();
   bool accepting() const;
   std::size_t live() const;
+  // Figures for /metrics (Prometheus).
+  Statistics statistics() const;
 
  private:
   struct Sandbox;
@@ -142,6 +195,7 @@ class Engine {
   const Tokens tokens_;
   templates::Catalog templates_;
   RouteTable routes_;
+  egress::Table egress_;
   Tasks tasks_;  // creates and kills
   Tasks loops_;  // timers
 

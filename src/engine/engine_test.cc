@@ -249,13 +249,13 @@ TEST(Engine, RefreshAndConnectOnlyExtend) {
   const Timestamp first = made->record.end_at;
   auto same = f.run(f.engine->connect(f.caller(), id, seconds(10)));
   ASSERT_TRUE(same.ok());
-  EXPECT_EQ(same->record.end_at, first);
+  EXPECT_EQ(same->info.record.end_at, first);
   EXPECT_EQ(end(), first);
   ASSERT_TRUE(f.engine->refresh(f.caller(), id, seconds(0)).ok());
   EXPECT_EQ(end(), first);
   auto later = f.run(f.engine->connect(f.caller(), id, seconds(100)));
   ASSERT_TRUE(later.ok());
-  EXPECT_EQ(later->record.end_at, clock.now() + seconds(100));
+  EXPECT_EQ(later->info.record.end_at, clock.now() + seconds(100));
   ASSERT_TRUE(f.engine->refresh(f.caller(), id, seconds(200)).ok());
   EXPECT_EQ(end(), clock.now() + seconds(200));
   EXPECT_EQ(f.run(f.engine->connect(f.caller(), id, std::chrono::hours(25))).error().code,
@@ -340,7 +340,7 @@ TEST(Engine, StartRemovesWhatAnEarlierRunLeft) {
 TEST(Engine, ShutdownKillsAllAndRefusesMore) {
   Fixture f;
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(f.run(f.engine->create(f.command())).ok());
-  f.run(f.engine->shutdown(milliseconds(5'000)));
+  f.run(f.engine->shutdown(milliseconds(5'000), AtShutdown::kill_sandboxes));
   EXPECT_TRUE(f.runtime.alive().empty());
   EXPECT_TRUE(f.store->live_sandboxes()->empty());
   EXPECT_FALSE(f.engine->accepting());

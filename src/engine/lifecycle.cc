@@ -377,7 +377,7 @@ net::Task<Result<void>> Engine::remove_leftovers() {
   if (!ids.ok()) co_return std::move(ids).error().with("list sandboxes of an earlier run");
   if (!ids->empty())
     log::info("removing sandboxes of an earlier run", {{"count", std::to_string(ids->size())}});
-  for (const SandboxId& id : *ids) tasks_.spawn("leftover", destroy_leftover(id));
+  for (const runtime::Listed& found : *ids) tasks_.spawn("leftover", destroy_leftover(found.id));
   auto drain = tasks_.drain(kLeftoverLimit);
   if (!co_await std::move(drain)) log::warn("sandboxes of an earlier run are still being removed");
   ATOLL_CO_TRY_ASSIGN(auto rows, store_.live_sandboxes());

@@ -21,7 +21,7 @@ class GatewayTest : public ::testing::Test {
     port = *server.listen_tcp("127.0.0.1:0", "gateway");
   }
   ~GatewayTest() override {
-    f.run(f.engine->shutdown(std::chrono::milliseconds(2'000)));
+    f.run(f.engine->shutdown(std::chrono::milliseconds(2'000), engine::AtShutdown::kill_sandboxes));
     f.run(server.shutdown(std::chrono::milliseconds(0)));
     if (service) f.run(service->shutdown(std::chrono::milliseconds(0)));
   }

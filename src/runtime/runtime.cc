@@ -10,6 +10,12 @@ net::Task<Result<void>> Runtime::kill(SandboxId /*id*/) {
   co_return make_error(Errc::unimplemented, "this runtime cannot kill without destroying");
 }
 
+net::Task<Result<void>> Runtime::set_network(SandboxId /*id*/, NetworkPolicy /*policy*/) {
+  co_return make_error(Errc::unimplemented, "this runtime has no network policies");
+}
+
+net::Task<Result<EgressSockets>> Runtime::egress_sockets() { co_return EgressSockets{}; }
+
 void Runtime::on_exit(std::function<void(ExitNotice)> /*handler*/) {}
 void Runtime::on_lost(std::function<void()> /*handler*/) {}
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/ipv4.h"
 
 namespace atl::runtime {
 
@@ -21,12 +22,40 @@ struct Limits {
   bool operator==(const Limits&) const = default;
 };
 
+// Which outbound connections of a sandbox the kernel looks at for itself, and which it hands to the
+// server's egress proxy (src/egress), which then decides by the whole policy.
+enum class Intercept : std::uint8_t {
+  none,
+  web,  // TCP 80 and 443: rules by name, header transforms
+  tcp,  // all TCP; UDP other than DNS is dropped: an upstream proxy is set
+};
+
+// What may leave a sandbox, as far as the kernel enforces it. Order: never-reachable addresses are
+// dropped; intercepted connections go to the egress proxy; `allow` is accepted; `deny` is dropped;
+// the rest is accepted. DNS goes to the server's resolver and nowhere else. In force before the
+// first instruction runs inside.
+struct NetworkPolicy {
+  std::vector<Cidr4> allow;
+  std::vector<Cidr4> deny;
+  Intercept intercept = Intercept::none;
+  bool operator==(const NetworkPolicy&) const = default;
+};
+inline constexpr std::size_t kMaxNetworkEntries = 200;  // of each list
+
+// Where the disk of a sandbox comes from.
+enum class Disk : std::uint8_t {
+  fresh,  // empty, over the template
+  kept,   // the one that `Runtime::kill` left: a reboot
+};
+
 struct SandboxSpec {
   SandboxId id;
   std::string template_id;  // directory name below templates/
   std::string hostname = "e2b";
   std::string boot_id;  // uuid shown as /proc/sys/kernel/random/boot_id
   Limits limits;
+  NetworkPolicy network;
+  Disk disk = Disk::fresh;
 };
 
 // How long each step of a launch took, in order; the breakdown is a metric.

@@ -57,12 +57,49 @@ struct SandboxRecord {
   bool auto_pause_memory = true;
   bool auto_resume = false;
   std::optional<bool> allow_internet;
+  // Of a paused sandbox: its processes are frozen (true), or only its disk is kept. Of one that is
+  // pausing or resuming: which of the two.
+  bool memory_kept = true;
+  std::string start_command;  // of the template, run by the agent at every boot; may be empty
+  std::string default_user = "user";
+  std::string mask_request_host;
 
   std::uint32_t cpu_count = 2;
   std::uint32_t memory_mb = 512;
   std::uint32_t disk_mb = 5120;
 
   bool operator==(const SandboxRecord&) const = default;
+};
+
+enum class LogLevel : std::uint8_t { debug, info, warn, error };
+std::string_view to_string(LogLevel level);
+std::optional<LogLevel> parse_log_level(std::string_view text);
+
+// One line of a sandbox's log.
+struct LogRecord {
+  Timestamp at{};
+  LogLevel level = LogLevel::info;
+  std::string message;
+  StringMap fields;
+};
+
+// One sample of what a sandbox uses.
+struct MetricRecord {
+  Timestamp at{};
+  std::uint32_t cpu_count = 0;
+  double cpu_used_pct = 0;  // of all its CPUs
+  std::uint64_t mem_used = 0, mem_total = 0, mem_cache = 0, disk_used = 0, disk_total = 0;
+};
+
+// Who did what, for the audit log.
+struct AuditRecord {
+  Timestamp at{};
+  std::string team_id;
+  std::string key_id;   // or "admin", "timer", "traffic", "cli"
+  std::string action;   // "sandbox.create", "key.delete", ...
+  std::string subject;  // an id
+  std::string detail;
+  std::string peer;  // address of the client, if there was one
 };
 
 struct TeamRecord {

@@ -73,7 +73,7 @@ void JailTest::TearDown() {
   if (runtime_ && !IsSkipped()) {
     auto left = await(runtime_->list());
     if (left.ok()) {
-      for (const SandboxId& id : *left) EXPECT_TRUE(await(runtime_->destroy(id)).ok());
+      for (const auto& found : *left) EXPECT_TRUE(await(runtime_->destroy(found.id)).ok());
     }
   }
   stop();

@@ -307,7 +307,7 @@ TEST_F(JailLife, KilledInTheMiddleOfLaunches) {
     ASSERT_NO_FATAL_FAILURE(begin());
     auto list = await(runtime_->list());
     ASSERT_TRUE(list.ok());
-    for (const SandboxId& id : *list) destroy(id);
+    for (const auto& found : *list) destroy(found.id);
     stop();
     ASSERT_EQ(leaks(), "") << "round " << round;
   }
@@ -424,7 +424,7 @@ TEST_F(JailLife, ListsOfManyPages) {
   auto list = await(runtime_->list());
   ASSERT_TRUE(list.ok());
   std::set<std::string> listed;
-  for (const SandboxId& id : *list) listed.insert(id.str());
+  for (const auto& found : *list) listed.insert(found.id.str());
   EXPECT_EQ(listed, made);
 }
 

@@ -72,10 +72,10 @@ net::Task<Result<void>> FakeRuntime::thaw(SandboxId) {
   co_return make_error(Errc::unimplemented, "thaw");
 }
 
-net::Task<Result<std::vector<SandboxId>>> FakeRuntime::list() {
+net::Task<Result<std::vector<runtime::Listed>>> FakeRuntime::list() {
   std::lock_guard lock(mutex_);
-  std::vector<SandboxId> ids;
-  for (const auto& [id, agent] : agents_) ids.push_back(id);
+  std::vector<runtime::Listed> ids;
+  for (const auto& [id, agent] : agents_) ids.push_back({id, runtime::Condition::running, Ipv4{}});
   co_return ids;
 }
 

@@ -26,7 +26,7 @@ class FakeRuntime final : public runtime::Runtime {
   net::Task<Result<void>> destroy(SandboxId id) override;
   net::Task<Result<void>> freeze(SandboxId id) override;
   net::Task<Result<void>> thaw(SandboxId id) override;
-  net::Task<Result<std::vector<SandboxId>>> list() override;
+  net::Task<Result<std::vector<runtime::Listed>>> list() override;
   net::Task<Result<std::unique_ptr<net::Stream>>> connect_agent(SandboxId id) override;
   void on_exit(std::function<void(runtime::ExitNotice)> handler) override;
 

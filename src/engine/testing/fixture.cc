@@ -44,7 +44,9 @@ Fixture::Fixture(EngineOptions options, bool start) : runtime(threads.io) {
   if (start) EXPECT_TRUE(run(engine->start()).ok());
 }
 
-Fixture::~Fixture() { run(engine->shutdown(std::chrono::milliseconds(5'000))); }
+Fixture::~Fixture() {
+  run(engine->shutdown(std::chrono::milliseconds(5'000), AtShutdown::kill_sandboxes));
+}
 
 CreateCommand Fixture::command() const {
   CreateCommand command;

@@ -321,8 +321,22 @@ net::Task<Result<Created>> do_create(ClientPtr client, SandboxSpec spec) {
   co_return created;
 }
 
-net::Task<Result<std::vector<SandboxId>>> do_list(ClientPtr client) {
-  std::vector<SandboxId> ids;
+Condition condition_of(std::uint8_t state) {
+  switch (wire::SandboxState(state)) {
+    case wire::SandboxState::running:
+      return Condition::running;
+    case wire::SandboxState::frozen:
+      return Condition::frozen;
+    case wire::SandboxState::dead:
+      return Condition::dead;
+    case wire::SandboxState::leftover:
+      break;
+  }
+  return Condition::leftover;
+}
+
+net::Task<Result<std::vector<Listed>>> do_list(ClientPtr client) {
+  std::vector<Listed> ids;
   wire::ListRequest request;
   request.header.op = std::uint16_t(Op::list);
   for (;;) {
@@ -333,7 +347,7 @@ net::Task<Result<std::vector<SandboxId>>> do_list(ClientPtr client) {
       co_return make_error(Errc::internal, "the warden's list is broken");
     for (std::size_t i = 0; i < reply.count; ++i) {
       auto id = SandboxId::parse(wire::from_field(reply.entries[i].id));
-      if (id) ids.push_back(*id);
+      if (id) ids.push_back(Listed{*id, condition_of(reply.entries[i].state), Ipv4{}});
     }
     if (reply.more == 0 || reply.count == 0) co_return ids;
     std::memcpy(request.after, reply.entries[reply.count - 1].id, sizeof(request.after));
@@ -345,8 +359,13 @@ net::Task<Result<Usage>> do_usage(ClientPtr client, SandboxId id) {
   ATOLL_CO_TRY_ASSIGN(auto answer, co_await client->ask(request));
   ATOLL_CO_TRY_ASSIGN(wire::StatsReply reply, read_as<wire::StatsReply>(answer.bytes));
   if (reply.reply.code != 0) co_return to_error(reply.reply);
-  co_return Usage{reply.memory_bytes, reply.memory_peak_bytes,
-                  std::chrono::microseconds(reply.cpu_micros), reply.pids, reply.oom_kills};
+  Usage usage;
+  usage.memory_bytes = reply.memory_bytes;
+  usage.memory_peak_bytes = reply.memory_peak_bytes;
+  usage.cpu = std::chrono::microseconds(reply.cpu_micros);
+  usage.pids = reply.pids;
+  usage.oom_kills = reply.oom_kills;
+  co_return usage;
 }
 
 net::Task<Result<std::shared_ptr<sys::UniqueFd>>> control_dir(ClientPtr client, SandboxId id) {
@@ -404,7 +423,7 @@ net::Task<Result<void>> JailRuntime::thaw(SandboxId id) {
 net::Task<Result<void>> JailRuntime::kill(SandboxId id) {
   return on_strand(client_, do_simple(client_, Op::kill, std::move(id)));
 }
-net::Task<Result<std::vector<SandboxId>>> JailRuntime::list() {
+net::Task<Result<std::vector<Listed>>> JailRuntime::list() {
   return on_strand(client_, do_list(client_));
 }
 net::Task<Result<Usage>> JailRuntime::usage(SandboxId id) {

@@ -47,7 +47,7 @@ class JailRuntime final : public Runtime {
   net::Task<Result<void>> destroy(SandboxId id) override;
   net::Task<Result<void>> freeze(SandboxId id) override;
   net::Task<Result<void>> thaw(SandboxId id) override;
-  net::Task<Result<std::vector<SandboxId>>> list() override;
+  net::Task<Result<std::vector<Listed>>> list() override;
   net::Task<Result<std::unique_ptr<net::Stream>>> connect_agent(SandboxId id) override;
   net::Task<Result<Usage>> usage(SandboxId id) override;
   net::Task<Result<void>> kill(SandboxId id) override;
