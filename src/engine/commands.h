@@ -17,6 +17,7 @@ using store::StringMap;
 struct Caller {
   std::string team_id;
   std::string key_id;  // for the audit log
+  std::string peer;    // address of the client, for the audit log; may be empty
 };
 
 struct CreateCommand {

@@ -31,4 +31,25 @@ std::optional<SandboxState> parse_state(std::string_view text) {
   return std::nullopt;
 }
 
+std::string_view to_string(LogLevel level) {
+  switch (level) {
+    case LogLevel::debug:
+      return "debug";
+    case LogLevel::info:
+      return "info";
+    case LogLevel::warn:
+      return "warn";
+    case LogLevel::error:
+      return "error";
+  }
+  return "info";
+}
+
+std::optional<LogLevel> parse_log_level(std::string_view text) {
+  for (auto level : {LogLevel::debug, LogLevel::info, LogLevel::warn, LogLevel::error}) {
+    if (to_string(level) == text) return level;
+  }
+  return std::nullopt;
+}
+
 }  // namespace atl::store
