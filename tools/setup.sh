@@ -4,6 +4,8 @@
 build=$root/build/release
 stamps=$root/build/.stamps
 
+. "$root/tools/template-hash.sh"
+
 step() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
 
 need_root() {
@@ -103,13 +105,12 @@ ensure_ready() {
     fi
     ensure_build release atoll atoll-warden atoll-agent
     if [ -n "$job" ]; then wait "$job" || exit 1; fi
+    ensure_template httpbin "$templates"  # shares the root of base: a file of a few kilobytes
   else
     ensure_build release atoll atoll-warden atoll-agent
   fi
 }
 
 template_is_current() {
-  local hash
-  hash=$(cat "$root/templates/$1/packages.txt" "$root/templates/$1/setup.sh" | sha256sum | cut -c1-16)
-  grep -qs "\"recipe\": \"$hash\"" "$2/$1/manifest.json"
+  grep -qs "\"recipe\": \"$(template_hash "$1")\"" "$2/$1/manifest.json"
 }

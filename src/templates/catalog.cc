@@ -32,6 +32,33 @@ Result<Template> read_template(const fs::path& dir) {
   return parse_manifest(text, dir.filename().string());
 }
 
+const Template* by_name(const std::vector<Template>& templates, std::string_view name) {
+  for (const Template& t : templates) {
+    if (std::find(t.names.begin(), t.names.end(), name) != t.names.end()) return &t;
+  }
+  return nullptr;
+}
+
+// A template that shares a root runs from the directory of the one that has it. One whose root is
+// not there, or is itself a shared one, is left out.
+void find_shared_roots(std::vector<Template>& templates) {
+  std::vector<Template> whole;
+  std::copy_if(templates.begin(), templates.end(), std::back_inserter(whole),
+               [](const Template& t) { return t.rootfs.empty(); });
+  std::erase_if(templates, [&](Template& t) {
+    if (t.rootfs.empty()) return false;
+    const Template* root = by_name(whole, t.rootfs);
+    if (root == nullptr) {
+      log::warn("a template is left out",
+                {{"template", t.dir},
+                 {"error", "it shares the root of '" + t.rootfs + "', which is not there"}});
+      return true;
+    }
+    t.dir = root->dir;
+    return false;
+  });
+}
+
 std::vector<Template> read_all(const fs::path& dir) {
   std::vector<Template> templates;
   std::error_code ec;
@@ -46,16 +73,10 @@ std::vector<Template> read_all(const fs::path& dir) {
     }
   }
   if (ec) log::warn("the templates cannot be listed", {{"error", ec.message()}});
+  find_shared_roots(templates);
   std::sort(templates.begin(), templates.end(),
-            [](const Template& a, const Template& b) { return a.dir < b.dir; });
+            [](const Template& a, const Template& b) { return a.id < b.id; });
   return templates;
-}
-
-const Template* by_name(const std::vector<Template>& templates, std::string_view name) {
-  for (const Template& t : templates) {
-    if (std::find(t.names.begin(), t.names.end(), name) != t.names.end()) return &t;
-  }
-  return nullptr;
 }
 
 const Template* by_id(const std::vector<Template>& templates, std::string_view id) {

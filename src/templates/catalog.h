@@ -24,7 +24,7 @@ class Catalog {
   // invalid_argument: bad grammar. not_found: "template 'x' not found", "tag 't' does not exist for
   // template 'x'".
   Result<Template> find(std::string_view reference);
-  // All, by directory name.
+  // All, in the order of their ids.
   std::vector<Template> list();
 
  private:

@@ -30,6 +30,19 @@ Result<std::uint32_t> number_field(const json::object& object, std::string_view 
   return std::uint32_t(value->get_int64());
 }
 
+constexpr std::size_t kMaxCommand = 32 * 1024;
+
+// Empty if absent.
+Result<std::string> optional_string(const json::object& object, std::string_view name,
+                                    std::size_t longest) {
+  const json::value* value = object.if_contains(name);
+  if (value == nullptr || value->is_null()) return std::string();
+  if (!value->is_string() || value->get_string().empty() || value->get_string().size() > longest ||
+      value->get_string().find('\0') != json::string::npos)
+    return wrong(name, "a non-empty string of at most " + std::to_string(longest) + " bytes");
+  return std::string(value->get_string());
+}
+
 bool is_template_id(std::string_view id) {
   return id.size() == 20 && std::all_of(id.begin(), id.end(), [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
@@ -64,6 +77,9 @@ Result<Template> parse_manifest(std::string_view text, std::string dir) {
   if (!at) return wrong("createdAt", "an RFC 3339 time");
   t.created_at = *at;
   ATOLL_TRY_ASSIGN(t.default_user, string_field(object, "defaultUser"));
+  ATOLL_TRY_ASSIGN(t.start_command, optional_string(object, "startCommand", kMaxCommand));
+  ATOLL_TRY_ASSIGN(t.rootfs, optional_string(object, "rootfs", 128));
+  if (!t.rootfs.empty() && !is_alias(t.rootfs)) return wrong("rootfs", "the name of a template");
   return t;
 }
 

@@ -2,7 +2,8 @@
 //
 // manifest.json, version 1: {"version":1, "templateID":"<20 of [a-z0-9]>", "names":["base"],
 // "buildID":"<uuid>", "cpuCount":2, "memoryMB":512, "diskMB":5120, "envdVersion":"0.6.13",
-// "createdAt":"<RFC 3339>", "defaultUser":"user"}
+// "createdAt":"<RFC 3339>", "defaultUser":"user"}; optional: "startCommand":"<shell command>",
+// "rootfs":"<name of another template>".
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@
 namespace atl::templates {
 
 struct Template {
-  std::string dir;  // directory name below templates/: what the runtime calls it
+  std::string dir;  // directory below templates/ that has the root: what the runtime calls it
   std::string id;
   std::vector<std::string> names;
   std::string build_id;
@@ -26,6 +27,8 @@ struct Template {
   std::string envd_version;
   Timestamp created_at{};
   std::string default_user = "user";
+  std::string start_command;  // run by the agent at every boot; may be empty
+  std::string rootfs;         // name of the template whose root this one shares; empty: its own
 
   // What the API shows as `alias`.
   std::string_view alias() const {

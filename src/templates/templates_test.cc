@@ -57,6 +57,9 @@ TEST(Manifest, NamesTheFieldThatIsWrong) {
       {"memoryMB", {"\"memoryMB\":512", "\"memoryMB\":1"}},
       {"createdAt", {"2026-01-01T00:00:00Z", "yesterday"}},
       {"defaultUser", {"\"user\"", "\"\""}},
+      {"startCommand", {"{", R"({"startCommand":7,)"}},
+      {"startCommand", {"{", R"({"startCommand":"",)"}},
+      {"rootfs", {"{", R"({"rootfs":"../x",)"}},
   };
   for (const auto& [field, change] : cases) {
     auto t = parse_manifest(replaced(kManifest, change.first, change.second), "x");
@@ -120,6 +123,39 @@ TEST_F(CatalogTest, NoticesNewTemplatesAndSkipsBrokenOnes) {
   add("base-1", kManifest);
   EXPECT_TRUE(catalog.find("base").ok());
   EXPECT_EQ(catalog.list().size(), 1u);
+}
+
+std::string sharing(const std::string& root) {
+  std::string text = replaced(kManifest, "abcdefghij0123456789", "bbcdefghij0123456789");
+  text = replaced(text, R"("base","base-alias")", R"("small")");
+  return replaced(text, "{",
+                  R"({"startCommand":"python3 -m http.server 8080","rootfs":")" + root + "\",");
+}
+
+TEST_F(CatalogTest, SmallTemplatesShareARoot) {
+  add("base-1", kManifest);
+  add("small-1", sharing("base"));
+  Catalog catalog(dir_);
+  auto t = catalog.find("small");
+  ASSERT_TRUE(t.ok()) << t.error().message;
+  EXPECT_EQ(t->dir, "base-1") << "the runtime finds the root there";
+  EXPECT_EQ(t->id, "bbcdefghij0123456789");
+  EXPECT_EQ(t->alias(), "small");
+  EXPECT_EQ(t->start_command, "python3 -m http.server 8080");
+  EXPECT_EQ(catalog.find("base")->start_command, "");
+  EXPECT_EQ(catalog.list().size(), 2u);
+}
+
+TEST_F(CatalogTest, ARootThatIsNotThereLeavesTheTemplateOut) {
+  add("small-1", sharing("base"));
+  Catalog catalog(dir_);
+  EXPECT_FALSE(catalog.find("small").ok());
+  add("base-1", kManifest);
+  EXPECT_TRUE(catalog.find("small").ok());
+  add("third-1", replaced(replaced(sharing("small"), "bbcdefghij", "ccdefghijk"), "[\"small\"]",
+                          "[\"third\"]"));
+  EXPECT_FALSE(catalog.find("third").ok()) << "no chains";
+  EXPECT_EQ(catalog.list().size(), 2u);
 }
 
 TEST_F(CatalogTest, NoDirectoryMeansNoTemplates) {

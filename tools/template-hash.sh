@@ -1,0 +1,9 @@
+# Sourced: template_hash NAME prints the hash of a template's recipe. Needs $root.
+
+template_hash() {
+  local dir=$root/templates/$1 files
+  files="$dir/packages.txt $dir/setup.sh"
+  [ -f "$dir/rootfs" ] && files="$dir/rootfs $dir/start.py"
+  # shellcheck disable=SC2086
+  cat $files | sha256sum | cut -c1-16
+}
