@@ -232,7 +232,8 @@ void Engine::finish_create(const SandboxPtr& sandbox, Result<void> made) {
                              ? std::nullopt
                              : std::optional<std::string>(tokens_.traffic_token(record.id)),
         .mask_request_host = sandbox->mask_request_host,
-        .max_connections = options_.max_connections_per_sandbox});
+        .max_connections = options_.max_connections_per_sandbox,
+        .https_ports = https_ports_of(record.network)});
     made = store_.update_sandbox(record);
     if (!made.ok()) made = start_failure(std::move(made).error());
     const bool unwanted = sandbox->abandoned || stopping_;

@@ -2,9 +2,23 @@
 
 #include <utility>
 
+#include "base/json.h"
 #include "store/crypto.h"
 
 namespace atl::engine {
+
+std::vector<std::uint16_t> https_ports_of(std::string_view network) {
+  std::vector<std::uint16_t> ports;
+  const auto document = parse_json(network);
+  if (!document.ok() || !document->is_object()) return ports;
+  const json::value* list = document->get_object().if_contains("httpsPorts");
+  if (list == nullptr || !list->is_array()) return ports;
+  for (const json::value& port : list->get_array()) {
+    if (port.is_int64() && port.get_int64() > 0 && port.get_int64() <= 65535)
+      ports.push_back(std::uint16_t(port.get_int64()));
+  }
+  return ports;
+}
 
 Route::Subscription& Route::Subscription::operator=(Subscription&& other) noexcept {
   if (this != &other) {

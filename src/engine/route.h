@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "base/ids.h"
 
@@ -23,7 +24,11 @@ struct RouteSpec {
   std::optional<std::string> traffic_token;  // set: ports other than the agent's need it
   std::string mask_request_host;             // empty: the client's Host goes through
   std::uint32_t max_connections = 0;         // 0: no limit
+  std::vector<std::uint16_t> https_ports;    // services on these speak TLS
 };
+
+// `httpsPorts` of a network object; empty if there are none.
+std::vector<std::uint16_t> https_ports_of(std::string_view network);
 
 // One run of one sandbox. Dead for ever once it is dead: a sandbox that runs again gets a new
 // route.

@@ -34,6 +34,8 @@ class Store {
   // ---- teams ----
   // The team that exists from the beginning.
   const TeamRecord& default_team() const { return default_team_; }
+  // All, oldest first.
+  Result<std::vector<TeamRecord>> list_teams();
 
   // ---- API keys; keys.h makes and checks them ----
   Result<void> insert_key(const KeyRecord& key, const std::string& hash);
@@ -41,6 +43,9 @@ class Store {
   Result<std::vector<KeyRecord>> list_keys(const std::string& team_id);
   // False: this team has no such key.
   Result<bool> delete_key(const std::string& team_id, const std::string& key_id);
+  // False: this team has no such key.
+  Result<bool> rename_key(const std::string& team_id, const std::string& key_id,
+                          const std::string& name);
   // Remembers the use, at most once a minute per key.
   Result<void> touch_key(const std::string& key_id, Timestamp at);
 

@@ -180,6 +180,21 @@ TEST_F(StoreTest, KeysOfOtherTeamsAndDeletedKeysAreGone) {
   EXPECT_FALSE(verify_key(*store, key->secret)->has_value());
 }
 
+TEST_F(StoreTest, TeamsAreListedAndKeysRenamed) {
+  auto store = open();
+  const auto teams = store->list_teams();
+  ASSERT_TRUE(teams.ok());
+  ASSERT_EQ(teams->size(), 1u);
+  EXPECT_EQ(teams->front().id, store->default_team().id);
+  const std::string team = store->default_team().id;
+  auto key = create_key(*store, team, "old name");
+  ASSERT_TRUE(key.ok());
+  EXPECT_TRUE(*store->rename_key(team, key->record.id, "new name"));
+  EXPECT_EQ(store->list_keys(team)->front().name, "new name");
+  EXPECT_FALSE(*store->rename_key("another", key->record.id, "x"));
+  EXPECT_FALSE(*store->rename_key(team, "another", "x"));
+}
+
 TEST_F(StoreTest, AKeyMadeByAnotherProcessIsSeenAtOnce) {
   auto server = open();
   auto cli = open();
