@@ -47,6 +47,10 @@ void Statement::bind(int index, std::int64_t value) {
   ATOLL_CHECK(sqlite3_bind_int64(raw_.get(), index, value) == SQLITE_OK);
 }
 
+void Statement::bind(int index, double value) {
+  ATOLL_CHECK(sqlite3_bind_double(raw_.get(), index, value) == SQLITE_OK);
+}
+
 void Statement::bind(int index, std::string_view value) {
   ATOLL_CHECK(sqlite3_bind_text64(raw_.get(), index, value.data() == nullptr ? "" : value.data(),
                                   value.size(), SQLITE_TRANSIENT, SQLITE_UTF8) == SQLITE_OK);
@@ -76,6 +80,8 @@ void Statement::reset() {
 std::int64_t Statement::integer(int column) const {
   return sqlite3_column_int64(raw_.get(), column);
 }
+
+double Statement::real(int column) const { return sqlite3_column_double(raw_.get(), column); }
 
 std::string Statement::text(int column) const {
   const auto* bytes = sqlite3_column_text(raw_.get(), column);

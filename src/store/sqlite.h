@@ -21,6 +21,7 @@ class Statement {
   explicit Statement(sqlite3_stmt* raw) : raw_(raw) {}
 
   void bind(int index, std::int64_t value);
+  void bind(int index, double value);
   void bind(int index, std::string_view value);
   void bind_null(int index);
   // True: a row is there to read. False: done.
@@ -31,6 +32,7 @@ class Statement {
   void reset();
 
   std::int64_t integer(int column) const;
+  double real(int column) const;
   std::string text(int column) const;
   bool is_null(int column) const;
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,6 +23,37 @@
 
 namespace atl::store {
 
+// A sample of one sandbox. Coarse ones are kept for long, the others for the last hours.
+struct Sample {
+  SandboxId id;
+  bool coarse = false;
+  MetricRecord metric;
+};
+
+// A line to be kept. Those of an agent carry its boot and its number there, so that a restart of
+// the server goes on reading where it was.
+struct LogLine {
+  LogRecord record;
+  std::string boot_id;  // empty: not from an agent
+  std::int64_t agent_seq = 0;
+};
+
+struct LogFilter {
+  std::optional<Timestamp> from;  // inclusive
+  std::optional<Timestamp> to;    // inclusive
+  std::size_t limit = 1000;
+  bool newest_first = false;
+  LogLevel least = LogLevel::debug;
+  std::string search;  // part of the message; empty: all
+};
+
+struct AuditFilter {
+  std::string team_id;            // empty: all
+  std::string subject;            // empty: all
+  std::optional<Timestamp> from;  // inclusive
+  std::size_t limit = 100;
+};
+
 class Store {
  public:
   // Opens or creates, and brings the schema up to date. failed_precondition: written by a newer
@@ -34,8 +66,10 @@ class Store {
   // ---- teams ----
   // The team that exists from the beginning.
   const TeamRecord& default_team() const { return default_team_; }
-  // All, oldest first.
-  Result<std::vector<TeamRecord>> list_teams();
+  // already_exists: the name is taken.
+  Result<TeamRecord> create_team(const std::string& name);
+  Result<std::vector<TeamRecord>> list_teams();  // oldest first
+  Result<std::optional<TeamRecord>> find_team(const std::string& id_or_name);
 
   // ---- API keys; keys.h makes and checks them ----
   Result<void> insert_key(const KeyRecord& key, const std::string& hash);
@@ -51,13 +85,34 @@ class Store {
 
   // ---- sandboxes ----
   Result<void> insert_sandbox(const SandboxRecord& record);
-  // Writes the columns that change during a life: state, times. not_found if there is no such row.
+  // Writes the columns that change during a life: state, times, boot, network, auto-pause.
+  // not_found if there is no such row.
   Result<void> update_sandbox(const SandboxRecord& record);
   // All that are not killed, oldest first.
   Result<std::vector<SandboxRecord>> live_sandboxes();
   Result<std::optional<SandboxRecord>> find_sandbox(const SandboxId& id);
-  // Forgets killed sandboxes that were created before `before`.
+  // Forgets killed sandboxes that ended before `before`, with their metrics and logs.
   Result<std::int64_t> purge_killed(Timestamp before);
+
+  // ---- metrics and logs of sandboxes ----
+  Result<void> insert_metrics(const std::vector<Sample>& samples);
+  // In time order; when there are more than `limit`, the newest.
+  Result<std::vector<MetricRecord>> metrics(const SandboxId& id, Timestamp from, Timestamp to,
+                                            std::size_t limit);
+  // Removes samples that are not coarse before `fine_before`, and all before `all_before`, in small
+  // steps.
+  Result<std::int64_t> purge_metrics(Timestamp fine_before, Timestamp all_before);
+  Result<void> append_logs(const SandboxId& id, const std::vector<LogLine>& lines);
+  Result<std::vector<LogRecord>> logs(const SandboxId& id, const LogFilter& filter);
+  // The number of the last line that came from the agent in this boot; 0: none.
+  Result<std::int64_t> last_agent_seq(const SandboxId& id, const std::string& boot_id);
+  // Keeps the newest `keep` lines.
+  Result<void> trim_logs(const SandboxId& id, std::size_t keep);
+
+  // ---- audit log ----
+  Result<void> insert_audit(const AuditRecord& record);
+  Result<std::vector<AuditRecord>> audit(const AuditFilter& filter);  // newest first
+  Result<std::int64_t> purge_audit(Timestamp before);
 
   // ---- maintenance ----
   // Moves the write-ahead log into the main file. Blocks on the disk. False: nothing was written
@@ -67,9 +122,10 @@ class Store {
  private:
   struct Statements;
   Store(Database main, Database maintenance);
-  Result<void> migrate();
   Result<void> prepare();
   Result<void> load_default_team();
+  // Needs mutex_. Nothing of `body` stays when it fails.
+  Result<void> in_transaction(const std::function<Result<void>()>& body);
 
   std::mutex mutex_;  // guards all below up to the blank line
   Database main_;

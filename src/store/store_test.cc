@@ -87,6 +87,7 @@ TEST_F(StoreTest, KilledOnesAreNotLiveAndArePurgedByAge) {
   SandboxRecord a = sample(*store, "ia");
   SandboxRecord b = sample(*store, "ib");
   b.created_at = a.created_at - std::chrono::hours(48);
+  b.end_at = b.created_at + std::chrono::hours(1);
   b.state = SandboxState::killed;
   ASSERT_TRUE(store->insert_sandbox(a).ok());
   ASSERT_TRUE(store->insert_sandbox(b).ok());
