@@ -42,6 +42,11 @@ struct NetworkPolicy {
 };
 inline constexpr std::size_t kMaxNetworkEntries = 200;  // of each list
 
+// 192.0.0.80: what the resolver answers for the server's own sandbox hosts. Of the never-reachable
+// addresses it is the one exception: TCP to it, on any port and from any sandbox, goes to the
+// egress proxy, which passes it to the server's own ingress or refuses it.
+inline constexpr Ipv4 kOwnIngressAddress{0xc0000050};
+
 // Where the disk of a sandbox comes from.
 enum class Disk : std::uint8_t {
   fresh,  // empty, over the template
