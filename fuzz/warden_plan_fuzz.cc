@@ -31,6 +31,12 @@ void check(const jail::wire::CreateRequest& request) {
   require(is_name(spec.id) && is_name(spec.template_id));
   require(spec.hostname.find_first_of("/\n \t\"'") == std::string::npos && !spec.hostname.empty());
   require(spec.boot_id.size() == 36);
+  require(spec.network.allow.size() <= runtime::kMaxNetworkEntries &&
+          spec.network.deny.size() <= runtime::kMaxNetworkEntries);
+  for (const auto* list : {&spec.network.allow, &spec.network.deny}) {
+    for (const Cidr4& block : *list)
+      require(Cidr4::parse(block.network.str() + "/" + std::to_string(block.bits)) == block);
+  }
   require(spec.disk_bytes >= jail::wire::kMinDisk && spec.disk_bytes % jail::wire::kDiskUnit == 0);
   for (sys::CgroupKind kind : {sys::CgroupKind::v1, sys::CgroupKind::v2}) {
     jail::HostFacts facts;
@@ -51,6 +57,9 @@ void parse(std::span<const std::byte> bytes) {
     if (const auto* create = std::get_if<jail::wire::CreateRequest>(&*request)) check(*create);
     if (const auto* named = std::get_if<jail::wire::IdRequest>(&*request)) {
       require(is_name(jail::wire::from_field(named->id)));
+    }
+    if (const auto* change = std::get_if<jail::wire::SetNetworkRequest>(&*request)) {
+      require(is_name(jail::wire::from_field(change->id)));
     }
   } else {
     require(request.error().code == Errc::internal ||

@@ -76,6 +76,7 @@ Result<wire::CreateRequest> create_request(const SandboxSpec& spec) {
       (spec.limits.disk_bytes + wire::kDiskUnit - 1) / wire::kDiskUnit * wire::kDiskUnit;
   request.cpu_millis = spec.limits.cpu_millis;
   request.pids = spec.limits.pids;
+  ATOLL_TRY_ASSIGN(request.network, wire::to_fields(spec.network));
   return request;
 }
 
@@ -188,7 +189,8 @@ class JailRuntime::Client : public std::enable_shared_from_this<Client> {
   // False: the connection is lost.
   bool receive_all() {
     for (;;) {
-      auto message = sys::receive_datagram(socket_, wire::kMaxDatagram, 1, sys::Wait::no);
+      auto message =
+          sys::receive_datagram(socket_, wire::kMaxDatagram, wire::kMaxReplyFds, sys::Wait::no);
       if (!message && message.error().sys_errno == EAGAIN) return true;
       if (!message || message->bytes.size() < sizeof(wire::Header)) return false;
       dispatch({std::move(message->bytes), std::move(message->fds)});
@@ -314,11 +316,36 @@ net::Task<Result<Created>> do_create(ClientPtr client, SandboxSpec spec) {
   ATOLL_CO_TRY_ASSIGN(wire::CreateReply reply, read_as<wire::CreateReply>(answer.bytes));
   if (reply.reply.code != 0) co_return to_error(reply.reply);
   Created created;
+  created.address = Ipv4{reply.address};
   for (std::size_t i = 0; i < std::min<std::size_t>(reply.step_count, wire::kMaxSteps); ++i) {
     created.steps.push_back({std::string(wire::from_field(reply.steps[i].name)),
                              std::chrono::microseconds(reply.steps[i].micros)});
   }
   co_return created;
+}
+
+net::Task<Result<void>> do_set_network(ClientPtr client, SandboxId id, NetworkPolicy policy) {
+  wire::SetNetworkRequest request;
+  request.header.op = std::uint16_t(Op::set_network);
+  if (!wire::to_field(request.id, id.str()))
+    co_return make_error(Errc::invalid_argument, "id too long");
+  ATOLL_CO_TRY_ASSIGN(request.network, wire::to_fields(policy));
+  ATOLL_CO_TRY_ASSIGN(auto answer, co_await client->ask(request));
+  ATOLL_CO_TRY_ASSIGN(wire::Reply reply, read_as<wire::Reply>(answer.bytes));
+  if (reply.code != 0) co_return to_error(reply);
+  co_return Result<void>();
+}
+
+net::Task<Result<EgressSockets>> do_egress_sockets(ClientPtr client) {
+  wire::EgressSocketsRequest request;
+  request.header.op = std::uint16_t(Op::egress_sockets);
+  ATOLL_CO_TRY_ASSIGN(auto answer, co_await client->ask(request));
+  ATOLL_CO_TRY_ASSIGN(wire::Reply reply, read_as<wire::Reply>(answer.bytes));
+  if (reply.code != 0) co_return to_error(reply);
+  if (answer.fds.empty()) co_return EgressSockets{};  // sandboxes have no network
+  if (answer.fds.size() != 3) co_return make_error(Errc::internal, "the warden sent no sockets");
+  co_return EgressSockets{answer.fds[0].release(), answer.fds[1].release(),
+                          answer.fds[2].release()};
 }
 
 Condition condition_of(std::uint8_t state) {
@@ -347,7 +374,9 @@ net::Task<Result<std::vector<Listed>>> do_list(ClientPtr client) {
       co_return make_error(Errc::internal, "the warden's list is broken");
     for (std::size_t i = 0; i < reply.count; ++i) {
       auto id = SandboxId::parse(wire::from_field(reply.entries[i].id));
-      if (id) ids.push_back(Listed{*id, condition_of(reply.entries[i].state), Ipv4{}});
+      if (id)
+        ids.push_back(
+            Listed{*id, condition_of(reply.entries[i].state), Ipv4{reply.entries[i].address}});
     }
     if (reply.more == 0 || reply.count == 0) co_return ids;
     std::memcpy(request.after, reply.entries[reply.count - 1].id, sizeof(request.after));
@@ -422,6 +451,12 @@ net::Task<Result<void>> JailRuntime::thaw(SandboxId id) {
 }
 net::Task<Result<void>> JailRuntime::kill(SandboxId id) {
   return on_strand(client_, do_simple(client_, Op::kill, std::move(id)));
+}
+net::Task<Result<void>> JailRuntime::set_network(SandboxId id, NetworkPolicy policy) {
+  return on_strand(client_, do_set_network(client_, std::move(id), std::move(policy)));
+}
+net::Task<Result<EgressSockets>> JailRuntime::egress_sockets() {
+  return on_strand(client_, do_egress_sockets(client_));
 }
 net::Task<Result<std::vector<Listed>>> JailRuntime::list() {
   return on_strand(client_, do_list(client_));

@@ -51,6 +51,8 @@ class JailRuntime final : public Runtime {
   net::Task<Result<std::unique_ptr<net::Stream>>> connect_agent(SandboxId id) override;
   net::Task<Result<Usage>> usage(SandboxId id) override;
   net::Task<Result<void>> kill(SandboxId id) override;
+  net::Task<Result<void>> set_network(SandboxId id, NetworkPolicy policy) override;
+  net::Task<Result<EgressSockets>> egress_sockets() override;
 
   void on_exit(std::function<void(ExitNotice)> handler) override;
   // Called once when the connection to the warden is lost.

@@ -222,6 +222,7 @@ LaunchSpec to_launch_spec(const wire::CreateRequest& request, gid_t server_gid) 
   spec.cpu_millis = request.cpu_millis;
   spec.pids = request.pids;
   spec.server_gid = server_gid;
+  spec.network = wire::to_policy(request.network);
   return spec;
 }
 

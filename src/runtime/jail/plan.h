@@ -48,6 +48,7 @@ struct LaunchSpec {
   std::uint32_t cpu_millis = 0;
   std::uint32_t pids = 0;
   gid_t server_gid = 0;
+  runtime::NetworkPolicy network;
 };
 // Preconditions: the request is valid.
 LaunchSpec to_launch_spec(const wire::CreateRequest& request, gid_t server_gid);

@@ -74,6 +74,23 @@ Result<void> boot_id_field(const char (&field)[kBootIdSize]) {
   return {};
 }
 
+Result<void> blocks_field(const NetworkBlock (&blocks)[runtime::kMaxNetworkEntries],
+                          std::uint32_t count, std::string_view what) {
+  if (count > runtime::kMaxNetworkEntries)
+    return invalid(std::string(what) + " has too many entries");
+  for (std::size_t i = 0; i < runtime::kMaxNetworkEntries; ++i) {
+    const NetworkBlock& block = blocks[i];
+    ATOLL_TRY(reserved_field(block.reserved));
+    if (i >= count && (block.network != 0 || block.bits != 0))
+      return invalid(std::string(what) + " has entries behind its end");
+    const std::uint32_t host_bits =
+        block.bits == 0 ? ~std::uint32_t(0) : (std::uint64_t(1) << (32 - block.bits % 33)) - 1;
+    if (block.bits > 32 || (block.network & host_bits) != 0)
+      return invalid(std::string(what) + " has an entry that is not a block of addresses");
+  }
+  return {};
+}
+
 // Copies the bytes: a datagram has no alignment.
 template <class T>
 Result<T> read_as(std::span<const std::byte> datagram) {
@@ -104,7 +121,25 @@ Result<void> validate(const CreateRequest& plan) {
   if (plan.disk_bytes % kDiskUnit != 0) return invalid("disk_bytes is not a multiple of 1 MiB");
   ATOLL_TRY(range_field(plan.cpu_millis, kMinCpuMillis, kMaxCpuMillis, "cpu_millis"));
   ATOLL_TRY(range_field(plan.pids, kMinPids, kMaxPids, "pids"));
-  return {};
+  return validate(plan.network);
+}
+
+Result<void> validate(const NetworkFields& fields) {
+  ATOLL_TRY(blocks_field(fields.allow, fields.allow_count, "network.allow"));
+  ATOLL_TRY(blocks_field(fields.deny, fields.deny_count, "network.deny"));
+  ATOLL_TRY(reserved_field(fields.reserved));
+  return range_field(fields.intercept, 0, std::uint8_t(runtime::Intercept::tcp),
+                     "network.intercept");
+}
+
+runtime::NetworkPolicy to_policy(const NetworkFields& fields) {
+  runtime::NetworkPolicy policy;
+  for (std::size_t i = 0; i < fields.allow_count; ++i)
+    policy.allow.push_back({Ipv4{fields.allow[i].network}, fields.allow[i].bits});
+  for (std::size_t i = 0; i < fields.deny_count; ++i)
+    policy.deny.push_back({Ipv4{fields.deny[i].network}, fields.deny[i].bits});
+  policy.intercept = runtime::Intercept(fields.intercept);
+  return policy;
 }
 
 Result<Request> parse_request(std::span<const std::byte> datagram) {
@@ -142,6 +177,17 @@ Result<Request> parse_request(std::span<const std::byte> datagram) {
         ATOLL_TRY(validate_id(after, "after"));
       }
       ATOLL_TRY(reserved_field(request.reserved));
+      return Request(request);
+    }
+    case Op::set_network: {
+      ATOLL_TRY_ASSIGN(SetNetworkRequest request, read_as<SetNetworkRequest>(datagram));
+      ATOLL_TRY(id_field(request.id, "id"));
+      ATOLL_TRY(reserved_field(request.reserved));
+      ATOLL_TRY(validate(request.network));
+      return Request(request);
+    }
+    case Op::egress_sockets: {
+      ATOLL_TRY_ASSIGN(EgressSocketsRequest request, read_as<EgressSocketsRequest>(datagram));
       return Request(request);
     }
     case Op::exited:

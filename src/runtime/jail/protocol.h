@@ -20,11 +20,12 @@
 #include <variant>
 
 #include "base/result.h"
+#include "runtime/spec.h"
 
 namespace atl::jail::wire {
 
 inline constexpr std::uint32_t kMagic = 0x6c6c7461;
-inline constexpr std::uint16_t kVersion = 1;
+inline constexpr std::uint16_t kVersion = 2;
 
 inline constexpr std::size_t kIdSize = 65;        // [a-z0-9_-]{1,64} and its NUL
 inline constexpr std::size_t kHostnameSize = 64;  // one DNS label
@@ -34,18 +35,21 @@ inline constexpr std::size_t kMessageSize = 256;
 inline constexpr std::size_t kMaxSteps = 64;
 inline constexpr std::size_t kListPage = 32;
 inline constexpr std::size_t kMaxDatagram = 4096;
+inline constexpr std::size_t kMaxReplyFds = 3;
 
 enum class Op : std::uint16_t {
-  hello = 1,  // HelloRequest -> Reply: must come first
-  create,     // CreateRequest -> CreateReply
-  destroy,    // IdRequest -> Reply
-  freeze,     // IdRequest -> Reply
-  thaw,       // IdRequest -> Reply
-  kill,       // IdRequest -> Reply: ends every process, keeps the rest until destroy
-  list,       // ListRequest -> ListReply
-  agent_dir,  // IdRequest -> Reply + one O_PATH descriptor of the directory that holds agent.sock
-  stats,      // IdRequest -> StatsReply
-  exited,     // ExitedEvent, from the warden
+  hello = 1,    // HelloRequest -> Reply: must come first
+  create,       // CreateRequest -> CreateReply
+  destroy,      // IdRequest -> Reply
+  freeze,       // IdRequest -> Reply
+  thaw,         // IdRequest -> Reply
+  kill,         // IdRequest -> Reply: ends every process, keeps the rest until destroy
+  list,         // ListRequest -> ListReply
+  agent_dir,    // IdRequest -> Reply + one O_PATH descriptor of the directory that holds agent.sock
+  stats,        // IdRequest -> StatsReply
+  exited,       // ExitedEvent, from the warden
+  set_network,  // SetNetworkRequest -> Reply: replaces the policy
+  egress_sockets,  // EgressSocketsRequest -> Reply + three sockets: DNS by UDP and by TCP, proxy
 };
 
 struct Header {
@@ -67,6 +71,22 @@ struct IdRequest {
   std::uint8_t reserved[7] = {};
 };
 
+// A block of addresses, in host order; bits beyond `bits` are zero.
+struct NetworkBlock {
+  std::uint32_t network = 0;
+  std::uint8_t bits = 0;
+  std::uint8_t reserved[3] = {};
+};
+// runtime::NetworkPolicy. Blocks behind the counts are zero.
+struct NetworkFields {
+  NetworkBlock allow[runtime::kMaxNetworkEntries];
+  NetworkBlock deny[runtime::kMaxNetworkEntries];
+  std::uint32_t allow_count = 0;
+  std::uint32_t deny_count = 0;
+  std::uint8_t intercept = 0;  // runtime::Intercept
+  std::uint8_t reserved[7] = {};
+};
+
 struct CreateRequest {
   Header header;
   char id[kIdSize] = {};
@@ -78,6 +98,18 @@ struct CreateRequest {
   std::uint64_t disk_bytes = 0;
   std::uint32_t cpu_millis = 0;
   std::uint32_t pids = 0;
+  NetworkFields network;
+};
+
+struct SetNetworkRequest {
+  Header header;
+  char id[kIdSize] = {};
+  std::uint8_t reserved[7] = {};
+  NetworkFields network;
+};
+
+struct EgressSocketsRequest {
+  Header header;
 };
 
 struct ListRequest {
@@ -103,7 +135,7 @@ struct StepEntry {
 struct CreateReply {
   Reply reply;
   std::uint32_t step_count = 0;
-  std::uint32_t reserved = 0;
+  std::uint32_t address = 0;  // of the sandbox, in host order; 0 = it has no network
   StepEntry steps[kMaxSteps];
 };
 
@@ -112,7 +144,8 @@ enum class SandboxState : std::uint8_t { running = 1, frozen, dead, leftover };
 struct ListEntry {
   char id[kIdSize] = {};
   std::uint8_t state = 0;  // SandboxState
-  std::uint8_t reserved[6] = {};
+  std::uint8_t reserved[2] = {};
+  std::uint32_t address = 0;
 };
 
 struct ListReply {
@@ -146,17 +179,20 @@ inline constexpr bool is_message =
     sizeof(T) <= kMaxDatagram;
 static_assert(is_message<HelloRequest> && is_message<IdRequest> && is_message<CreateRequest> &&
               is_message<ListRequest>);
+static_assert(is_message<SetNetworkRequest> && is_message<EgressSocketsRequest>);
 static_assert(is_message<Reply> && is_message<CreateReply> && is_message<ListReply> &&
               is_message<StatsReply>);
 static_assert(is_message<ExitedEvent>);
 
-using Request = std::variant<HelloRequest, IdRequest, CreateRequest, ListRequest>;
+using Request = std::variant<HelloRequest, IdRequest, CreateRequest, ListRequest, SetNetworkRequest,
+                             EgressSocketsRequest>;
 
 // Checks size, magic, version, operation and every field. An Error with code invalid_argument names
 // the field; `internal` says that the bytes are not a message at all.
 Result<Request> parse_request(std::span<const std::byte> datagram);
 // Field by field: ids, host name, UUID, bounds of the limits. Pure.
 Result<void> validate(const CreateRequest& plan);
+Result<void> validate(const NetworkFields& fields);
 Result<void> validate_id(std::string_view id, std::string_view what);
 
 // Bounds of a plan.
@@ -185,6 +221,25 @@ std::string_view from_field(const char (&field)[N]) {
   while (n < N && field[n] != '\0') ++n;
   return {field, n};
 }
+
+// Fails if a list has more entries than fit.
+inline Result<NetworkFields> to_fields(const runtime::NetworkPolicy& policy) {
+  if (policy.allow.size() > runtime::kMaxNetworkEntries ||
+      policy.deny.size() > runtime::kMaxNetworkEntries) {
+    return make_error(Errc::invalid_argument, "a network policy has at most " +
+                                                  std::to_string(runtime::kMaxNetworkEntries) +
+                                                  " entries in each list");
+  }
+  NetworkFields fields;
+  for (const Cidr4& block : policy.allow)
+    fields.allow[fields.allow_count++] = {block.network.value, block.bits};
+  for (const Cidr4& block : policy.deny)
+    fields.deny[fields.deny_count++] = {block.network.value, block.bits};
+  fields.intercept = std::uint8_t(policy.intercept);
+  return fields;
+}
+// Preconditions: the fields are valid.
+runtime::NetworkPolicy to_policy(const NetworkFields& fields);
 
 // A message as the bytes of one datagram.
 template <class T>

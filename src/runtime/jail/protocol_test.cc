@@ -50,10 +50,10 @@ TEST(Protocol, BytesThatAreNoMessage) {
   request.header.magic ^= 1;
   EXPECT_EQ(code_of(request), Errc::internal);
   request = good();
-  request.header.version = 2;
+  request.header.version = kVersion + 1;
   EXPECT_EQ(code_of(request), Errc::internal);
   request = good();
-  for (int op : {0, 10, 11, 65535}) {
+  for (int op : {0, int(Op::exited), 40, 65535}) {
     request.header.op = std::uint16_t(op);
     EXPECT_EQ(code_of(request), Errc::internal) << op;
   }
@@ -120,6 +120,52 @@ TEST(Protocol, LimitsHaveBounds) {
   refused([](auto& r) { r.cpu_millis = ~0u; });
   refused([](auto& r) { r.pids = 0; });
   refused([](auto& r) { r.pids = kMaxPids + 1; });
+}
+
+TEST(Protocol, NetworkPolicyComesOutAsItWentIn) {
+  runtime::NetworkPolicy policy;
+  policy.allow = {*Cidr4::parse("1.1.1.1"), *Cidr4::parse("203.0.113.0/24")};
+  policy.deny = {*Cidr4::parse("0.0.0.0/0")};
+  policy.intercept = runtime::Intercept::web;
+  auto fields = to_fields(policy);
+  ASSERT_TRUE(fields.ok());
+  CreateRequest request = good();
+  request.network = *fields;
+  EXPECT_EQ(code_of(request), Errc{});
+  EXPECT_EQ(to_policy(request.network), policy);
+
+  SetNetworkRequest change;
+  change.header.op = std::uint16_t(Op::set_network);
+  to_field(change.id, "abc");
+  change.network = *fields;
+  EXPECT_EQ(code_of(change), Errc{});
+  to_field(change.id, "a/b");
+  EXPECT_EQ(code_of(change), Errc::invalid_argument);
+
+  policy.deny.assign(runtime::kMaxNetworkEntries + 1, Cidr4{});
+  EXPECT_EQ(to_fields(policy).error().code, Errc::invalid_argument);
+}
+
+TEST(Protocol, NetworkPoliciesAreListsOfBlocks) {
+  const auto refused = [](auto change) {
+    CreateRequest request = good();
+    request.network.allow_count = 1;
+    request.network.allow[0] = {0x01010100, 24};
+    ASSERT_EQ(code_of(request), Errc{});
+    change(request.network);
+    EXPECT_EQ(code_of(request), Errc::invalid_argument);
+  };
+  refused([](auto& n) { n.allow_count = runtime::kMaxNetworkEntries + 1; });
+  refused([](auto& n) { n.deny_count = ~0u; });
+  refused([](auto& n) { n.allow[0].bits = 33; });
+  refused([](auto& n) { n.allow[0].bits = 255; });
+  refused([](auto& n) { n.allow[0].bits = 0; });
+  refused([](auto& n) { n.allow[0].network |= 1; });
+  refused([](auto& n) { n.allow[0].reserved[2] = 1; });
+  refused([](auto& n) { n.allow[1].network = 1; });
+  refused([](auto& n) { n.deny[199].bits = 1; });
+  refused([](auto& n) { n.intercept = 3; });
+  refused([](auto& n) { n.reserved[0] = 1; });
 }
 
 TEST(Protocol, ListAndHello) {

@@ -227,6 +227,16 @@ Result<void> Warden::handle(const wire::ListRequest& request) {
   return send(message);
 }
 
+Result<void> Warden::handle(const wire::SetNetworkRequest& request) {
+  return reply(wire::Op::set_network, request.header.sequence,
+               make_error(Errc::unimplemented, "no network"));
+}
+
+Result<void> Warden::handle(const wire::EgressSocketsRequest& request) {
+  return reply(wire::Op::egress_sockets, request.header.sequence,
+               make_error(Errc::unimplemented, "no network"));
+}
+
 Result<void> Warden::destroy(const std::string& id, Sandbox& sandbox, std::uint64_t sequence) {
   sandbox.waiting_destroy.push_back(sequence);
   if (sandbox.removing) return {};

@@ -85,6 +85,8 @@ class Warden {
   Result<void> handle(const wire::CreateRequest& request);
   Result<void> handle(const wire::IdRequest& request);
   Result<void> handle(const wire::ListRequest& request);
+  Result<void> handle(const wire::SetNetworkRequest& request);
+  Result<void> handle(const wire::EgressSocketsRequest& request);
   Result<void> destroy(const std::string& id, Sandbox& sandbox, std::uint64_t sequence);
   Result<void> kill(Sandbox& sandbox, const std::string& id);
   Result<void> freeze(const std::string& id, Sandbox& sandbox);
