@@ -5,13 +5,17 @@
 #include <string_view>
 
 #include "base/log.h"
+#include "cli/cert.h"
 #include "cli/doctor.h"
 #include "cli/home.h"
 #include "cli/key.h"
 #include "cli/run.h"
+#include "cli/supervisor.h"
 #include "cli/up.h"
 
 namespace {
+
+using namespace atl::cli;
 
 int finish(atl::Result<int> result) {
   if (result.ok()) return *result;
@@ -19,40 +23,87 @@ int finish(atl::Result<int> result) {
   return 1;
 }
 
+CLI::App* add_home(CLI::App* command, std::string& home) {
+  command->add_option("--home", home, "data directory (default: $ATOLL_HOME or /var/lib/atoll)");
+  return command;
+}
+
+// up, serve, down
+void add_server_verbs(CLI::App& app, std::string& home, ServeOptions& options, int& exit_code,
+                      int argc, char** argv) {
+  for (const char* name : {"up", "serve"}) {
+    const bool supervised = std::string_view(name) == "up";
+    CLI::App* verb = app.add_subcommand(
+        name, supervised ? "serve the API and sandbox traffic on one port; starts the server again "
+                           "when it dies"
+                         : "the server alone, for a service manager that starts it again");
+    add_home(verb, home);
+    verb->add_option("--listen", options.listen, "address:port (port 0: a free one)")
+        ->capture_default_str();
+    if (supervised) {
+      verb->add_flag("-d,--detach", options.detach,
+                     "return when the server is healthy; `atoll down` stops it");
+    }
+    verb->add_option("--domain", options.domain,
+                     "serve https://api.DOMAIN and https://*.DOMAIN on one port");
+    verb->add_option("--tls-cert", options.tls_cert,
+                     "PEM file of the certificate (default: what `atoll cert` made)");
+    verb->add_option("--tls-key", options.tls_key, "PEM file of its key");
+    verb->add_option("--tls-listen", options.tls_listen,
+                     "address:port of HTTPS (0.0.0.0:443 for other machines)")
+        ->capture_default_str();
+    verb->add_option("--metrics-listen", options.metrics_listen,
+                     "address:port of Prometheus' /metrics, or 'off' (default: 127.0.0.1:9464)");
+    verb->add_option("--resolver", options.resolvers,
+                     "address:port of a DNS server for sandboxes (default: this machine's)");
+    verb->add_option("--max-sandboxes", options.max_sandboxes, "how many may exist at once")
+        ->capture_default_str();
+    verb->add_option("--max-per-team", options.max_per_team, "of one team; 0: no limit of its own")
+        ->capture_default_str();
+    verb->add_option("--max-per-key", options.max_per_key, "of one API key; 0: no limit of its own")
+        ->capture_default_str();
+    verb->add_option("--max-creates", options.max_creates,
+                     "creates at the same time; more wait in line")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
+    verb->add_option("--max-connections-per-sandbox", options.max_connections_per_sandbox,
+                     "through the proxy at once; 0: no limit")
+        ->capture_default_str();
+    verb->add_option("--log-level", options.log_level, "debug, info, warn or error")
+        ->capture_default_str();
+    verb->add_flag("--json-logs", options.json_logs, "log lines as JSON objects");
+    if (!supervised) verb->add_option("--supervised", options.supervised)->group("");
+    verb->callback([&, supervised, argc, argv] {
+      options.home = default_home(home);
+      if (!supervised) {
+        exit_code = finish(serve(options));
+      } else {
+        exit_code = finish(options.detach ? up_detached(options, argc, argv)
+                                          : supervise(options, argc, argv));
+      }
+    });
+  }
+  CLI::App* stop = app.add_subcommand("down", "stop the server and its sandboxes");
+  add_home(stop, home);
+  auto* keep =
+      stop->add_flag("--keep")->description("leave the sandboxes; the next `atoll up` finds them");
+  stop->callback([&, keep] {
+    exit_code =
+        finish(down(default_home(home), keep->count() > 0 ? Sandboxes::keep : Sandboxes::kill));
+  });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  using namespace atl::cli;
   CLI::App app("Atoll: sandboxes for AI agents on one Linux machine", "atoll");
   app.require_subcommand(1);
   std::string home;
   int exit_code = 0;
-  const auto with_home = [&home](CLI::App* command) {
-    command->add_option("--home", home, "data directory (default: $ATOLL_HOME or /var/lib/atoll)");
-    return command;
-  };
+  const auto with_home = [&home](CLI::App* command) { return add_home(command, home); };
 
   ServeOptions serve_options;
-  for (const char* name : {"up", "serve"}) {
-    CLI::App* up =
-        with_home(app.add_subcommand(name, "serve the API and sandbox traffic on one port"));
-    up->add_option("--listen", serve_options.listen, "address:port (port 0: a free one)")
-        ->capture_default_str();
-    up->add_flag("-d,--detach", serve_options.detach,
-                 "return when the server is healthy; `atoll down` stops it");
-    up->add_flag("--json-logs", serve_options.json_logs, "log lines as JSON objects");
-    up->add_option("--max-sandboxes", serve_options.max_sandboxes, "how many may exist at once")
-        ->capture_default_str();
-    up->callback([&] {
-      serve_options.home = default_home(home);
-      exit_code = finish(serve_options.detach ? up_detached(serve_options, argc, argv)
-                                              : serve(serve_options));
-    });
-  }
-
-  with_home(app.add_subcommand("down", "stop the server and its sandboxes"))->callback([&] {
-    exit_code = finish(down(default_home(home)));
-  });
+  add_server_verbs(app, home, serve_options, exit_code, argc, argv);
 
   RunOptions run_options;
   CLI::App* run =
@@ -80,6 +131,17 @@ int main(int argc, char** argv) {
   key->callback([&] {
     key_options.home = default_home(home);
     exit_code = finish(key_command(key_options));
+  });
+
+  CertOptions cert_options;
+  CLI::App* cert = with_home(
+      app.add_subcommand("cert", "a development CA and a wildcard certificate for a domain"));
+  cert->add_option("domain", cert_options.domain, "the domain, e.g. atoll.test")->required();
+  cert->add_flag("--renew", cert_options.renew, "make a new certificate even if one is good");
+  cert->add_flag("--json", cert_options.json, "print JSON");
+  cert->callback([&] {
+    cert_options.home = default_home(home);
+    exit_code = finish(cert_command(cert_options));
   });
 
   DoctorOptions doctor_options;

@@ -36,6 +36,7 @@ class Home {
   std::string lock_file() const { return path_ + "/state/server.lock"; }
   std::string keys() const { return path_ + "/keys"; }
   std::string key_file() const { return path_ + "/keys/default.key"; }
+  std::string admin_token_file() const { return path_ + "/keys/admin.token"; }
   std::string log_file() const { return path_ + "/logs/server.log"; }
 
  private:

@@ -58,6 +58,11 @@ Result<Instance> Instance::claim(const Home& home, std::string name, ServerUser 
   return Instance(std::move(name), path, std::move(lock));
 }
 
+Instance Instance::inherit(const Home& home, std::string name, int lock) {
+  ::fcntl(lock, F_SETFD, FD_CLOEXEC);
+  return Instance(std::move(name), home.lock_file(), sys::UniqueFd(lock));
+}
+
 Instance::~Instance() {
   if (lock_ && name_ != kMainInstance) ::unlink(path_.c_str());
 }

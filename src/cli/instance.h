@@ -19,11 +19,14 @@ class Instance {
  public:
   // already_exists: another process has it.
   static Result<Instance> claim(const Home& home, std::string name, ServerUser owner);
+  // The claim of the supervisor, which this process shares.
+  static Instance inherit(const Home& home, std::string name, int lock);
   Instance(Instance&&) = default;
   // Removes the lock of a run; a server's stays.
   ~Instance();
 
   const std::string& name() const { return name_; }
+  int lock() const { return lock_.get(); }
 
  private:
   Instance(std::string name, std::string path, sys::UniqueFd lock)

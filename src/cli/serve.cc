@@ -1,26 +1,28 @@
 // The server process: what it is made of, in the order in which it must be made.
 //
-// Root is needed for the warden and, with a low port, for the listening socket; after that the
-// process becomes the user atoll for good, and only then opens the store and reads its first
-// request.
-#include <fcntl.h>
+// Root is needed for the warden, for listening sockets and for certificates that only root may
+// read; after that the process becomes the user atoll for good, and only then opens the store and
+// reads its first request.
 #include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/strand.hpp>
-#include <cstdio>
 #include <thread>
 
 #include "api_server/api_server.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "cli/announce.h"
 #include "cli/home.h"
 #include "cli/instance.h"
+#include "cli/metrics.h"
+#include "cli/sockets.h"
+#include "cli/supervisor.h"
 #include "cli/up.h"
 #include "engine/engine.h"
 #include "net/http_server.h"
@@ -41,130 +43,221 @@ struct Server {
   asio::io_context io;
   std::unique_ptr<runtime::JailRuntime> runtime;
   std::unique_ptr<net::HttpServer> http;
+  std::unique_ptr<net::HttpServer> metrics;
   std::unique_ptr<store::Store> store;
   std::unique_ptr<engine::Engine> engine;
   std::unique_ptr<api::ApiServer> api;
   std::unique_ptr<proxy::Proxy> proxy;
-  net::Handler gateway;  // empty until the engine is ready
-  std::atomic<bool> ready = false;
-  std::string url;
+  net::Handler gateway;
+  Traffic traffic;
+  Addresses addresses;
+  const std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
   int exit_code = 0;
+
+  void fail(std::string_view message, const Error& error) {
+    log::error(message, {{"error", error.message}});
+    exit_code = 1;
+    io.stop();
+  }
 };
 
-std::string url_of(const std::string& listen, std::uint16_t port) {
-  std::string host = listen.substr(0, listen.rfind(':'));
-  if (host == "0.0.0.0" || host == "[::]") host = "127.0.0.1";
-  return "http://" + host + ":" + std::to_string(port);
-}
-
 net::Task<void> answer(Server& server, net::Exchange& exchange) {
-  if (!server.ready) {
-    net::Headers headers{{"Content-Type", "application/json"}, {"Retry-After", "1"}};
-    (void)co_await exchange.response.send(503, headers,
-                                          R"({"code":503,"message":"the server is starting"})");
-    co_return;
-  }
+  struct Counted {
+    explicit Counted(Traffic& t) : traffic(t) { ++traffic.requests, ++traffic.in_flight; }
+    ~Counted() { --traffic.in_flight; }
+    Traffic& traffic;
+  } counted(server.traffic);
   auto handling = server.gateway(exchange);
   co_await std::move(handling);
 }
 
-void announce(const Server& server, const std::string& key) {
-  std::printf("export E2B_API_URL=%s\nexport E2B_SANDBOX_URL=%s\nexport E2B_API_KEY=%s\n",
-              server.url.c_str(), server.url.c_str(), key.c_str());
-  std::fflush(stdout);
-  std::fprintf(
-      stderr,
-      "\nAtoll serves on %s. With the three exports above in the environment, an example:\n\n"
-      "  npm install e2b && node --input-type=module -e \\\n"
-      "    \"import { Sandbox } from 'e2b'; const s = await Sandbox.create(); "
-      "console.log((await s.commands.run('uname -a')).stdout); await s.kill()\"\n\n",
-      server.url.c_str());
-  // Whoever reads our stdout (`eval "$(atoll up --detach)"`) sees its end now.
-  if (const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC); null >= 0) {
-    ::dup2(null, STDOUT_FILENO);
-    ::close(null);
+net::Task<void> answer_metrics(Server& server, net::Exchange& exchange) {
+  if (exchange.request.path() != "/metrics" || exchange.request.method != "GET") {
+    (void)co_await exchange.response.send(404, {{"Content-Type", "text/plain"}},
+                                          "GET /metrics is all there is\n");
+    co_return;
   }
+  MetricsInput input;
+  input.engine = server.engine->statistics();
+  input.process = process_figures();
+  input.requests = server.traffic.requests;
+  input.in_flight = server.traffic.in_flight;
+  input.connections = server.http->connections();
+  input.uptime_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - server.started).count();
+  (void)co_await exchange.response.send(
+      200, {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}}, exposition(input));
 }
 
-net::Task<void> life(Server& server, const Home& home, std::string key) {
-  auto starting = server.engine->start();
-  if (auto started = co_await std::move(starting); !started.ok()) {
-    log::error("the engine did not start", {{"error", started.error().message}});
-    server.exit_code = 1;
-    server.io.stop();
-    co_return;
-  }
+Result<void> write_server_file(const Server& server, const Home& home, bool supervised) {
   json::object facts;
   facts["pid"] = ::getpid();
-  facts["url"] = server.url;
-  if (auto written = write_file(home.server_file(), json::serialize(facts) + "\n", 0600);
-      !written.ok()) {
-    log::error("cannot write server.json", {{"error", written.error().message}});
-    server.exit_code = 1;
-    server.io.stop();
+  if (supervised) facts["supervisor"] = ::getppid();
+  facts["warden"] = server.runtime->warden_pid();
+  facts["url"] = server.addresses.http;
+  if (!server.addresses.https.empty()) facts["https"] = server.addresses.https;
+  if (!server.addresses.metrics.empty()) facts["metrics"] = server.addresses.metrics;
+  return write_file(home.server_file(), json::serialize(facts) + "\n", 0600);
+}
+
+// Clients that came earlier have been waiting in the queues of the sockets.
+Result<void> open_doors(Server& server, Sockets& sockets) {
+  if (sockets.metrics) {
+    ATOLL_TRY(server.metrics->listen_fd(sockets.metrics->fd.release(), "metrics"));
+  }
+  return server.http->listen_fd(sockets.main.fd.release(), "main");
+}
+
+// From the engine's start to the end of the process.
+net::Task<void> life(Server& server, const Home& home, const ServeOptions& options,
+                     Sockets& sockets, std::string key) {
+  auto starting = server.engine->start();
+  if (auto started = co_await std::move(starting); !started.ok()) {
+    server.fail("the engine did not start", started.error());
     co_return;
   }
-  server.ready = true;
-  announce(server, key);
-
+  const bool supervised = !options.supervised.empty();
+  if (auto written = write_server_file(server, home, supervised); !written.ok()) {
+    server.fail("cannot write server.json", written.error());
+    co_return;
+  }
   asio::signal_set signals(co_await asio::this_coro::executor, SIGTERM, SIGINT);
+  if (auto open = open_doors(server, sockets); !open.ok()) {
+    server.fail("cannot serve", open.error());
+    co_return;
+  }
+  if (!supervised || has_word(options.supervised, "announce")) announce(server.addresses, key);
+  if (supervised) {
+    (void)!::write(kReadyFd, "+", 1);
+    ::close(kReadyFd);
+  }
+
   auto [ec, number] = co_await signals.async_wait(asio::as_tuple(asio::use_awaitable));
   (void)ec;
-  log::info("stopping", {{"signal", number == SIGINT ? "SIGINT" : "SIGTERM"}});
+  const bool kill = number == SIGINT;
+  log::info(kill ? "stopping; sandboxes are killed" : "stopping; sandboxes go on",
+            {{"signal", kill ? "SIGINT" : "SIGTERM"}});
   // Sandboxes first: their clients see a dead sandbox, instead of keeping the drain waiting for
   // streams that never end.
-  auto killing = server.engine->shutdown(kKillAll, engine::AtShutdown::kill_sandboxes);
-  co_await std::move(killing);
+  auto ending = server.engine->shutdown(
+      kKillAll, kill ? engine::AtShutdown::kill_sandboxes : engine::AtShutdown::leave_sandboxes);
+  co_await std::move(ending);
   auto draining = server.http->shutdown(kDrain);
   co_await std::move(draining);
   ::unlink(home.server_file().c_str());
   server.io.stop();
 }
 
+Result<Sockets> inherited_sockets(const std::string& words) {
+  Sockets out;
+  ATOLL_TRY_ASSIGN(out.main, adopt_listening(kMainFd));
+  if (has_word(words, "tls")) {
+    ATOLL_TRY_ASSIGN(Listening tls, adopt_listening(kTlsFd));
+    out.tls.emplace(std::move(tls));
+  }
+  if (has_word(words, "metrics")) {
+    ATOLL_TRY_ASSIGN(Listening metrics, adopt_listening(kMetricsFd));
+    out.metrics.emplace(std::move(metrics));
+  }
+  return out;
+}
+
+Result<std::string> ensure_admin_token(const std::string& path) {
+  auto existing = store::read_secret_file(path);
+  if (existing.ok()) {
+    while (!existing->empty() && existing->back() == '\n') existing->pop_back();
+    if (!existing->empty()) return std::move(*existing);
+  } else if (existing.error().code != Errc::not_found) {
+    return std::move(existing).error();
+  }
+  std::string token = random_hex(24);
+  ATOLL_TRY(store::write_secret_file(path, token + "\n"));
+  return token;
+}
+
+engine::EngineOptions engine_options(const ServeOptions& options, const Home& home,
+                                     const Addresses& addresses) {
+  engine::EngineOptions out;
+  out.home = home.path();
+  out.templates = home.templates();
+  out.domain = addresses.domain;
+  out.max_sandboxes = options.max_sandboxes;
+  out.max_per_team = options.max_per_team;
+  out.max_per_key = options.max_per_key;
+  out.max_creates_in_flight = options.max_creates;
+  out.max_connections_per_sandbox = options.max_connections_per_sandbox;
+  return out;
+}
+
 }  // namespace
 
+Result<void> configure_log(const ServeOptions& options) {
+  static constexpr std::pair<std::string_view, log::Level> kLevels[] = {
+      {"debug", log::Level::debug},
+      {"info", log::Level::info},
+      {"warn", log::Level::warn},
+      {"error", log::Level::error}};
+  for (const auto& [name, level] : kLevels) {
+    if (name != options.log_level) continue;
+    const bool json = options.json_logs || !::isatty(STDERR_FILENO);
+    log::configure(level, json ? log::Format::json : log::Format::text);
+    return {};
+  }
+  return make_error(Errc::invalid_argument,
+                    "unknown --log-level '" + options.log_level + "': debug, info, warn, error");
+}
+
 Result<int> serve(const ServeOptions& options) {
-  log::configure(log::Level::info, options.json_logs || !::isatty(STDERR_FILENO)
-                                       ? log::Format::json
-                                       : log::Format::text);
+  const bool supervised = !options.supervised.empty();
+  const pid_t parent = ::getppid();
+  if (supervised) ::setsid();  // the terminal's signals are for the supervisor
+  ATOLL_TRY(configure_log(options));
   ::signal(SIGPIPE, SIG_IGN);
   ATOLL_TRY_ASSIGN(const ServerUser user, find_server_user());
   ATOLL_TRY_ASSIGN(const Home home, Home::open(options.home, user));
-  ATOLL_TRY_ASSIGN(const Instance instance,
-                   Instance::claim(home, std::string(kMainInstance), user));
+  Result<Instance> claimed = supervised
+                                 ? Instance::inherit(home, std::string(kMainInstance), kLockFd)
+                                 : Instance::claim(home, std::string(kMainInstance), user);
+  ATOLL_TRY_ASSIGN(const Instance instance, std::move(claimed));
+  ATOLL_TRY_ASSIGN(Sockets sockets,
+                   supervised ? inherited_sockets(options.supervised) : open_sockets(options));
   ATOLL_TRY(sweep_dead_runs(home, user));
 
   Server server;
+  server.addresses = addresses_of(sockets, options);
   ATOLL_TRY_ASSIGN(server.runtime, start_runtime(server.io, home, instance.name(), user));
   server.http = std::make_unique<net::HttpServer>(
       server.io, net::ServerOptions{},
       [&server](net::Exchange& exchange) { return answer(server, exchange); });
-  ATOLL_TRY_ASSIGN(const std::uint16_t port, server.http->listen_tcp(options.listen, "main"));
-  server.url = url_of(options.listen, port);
   ATOLL_TRY(become(user));
+  if (supervised) {
+    // After the change of user, which clears it.
+    if (::prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) != 0) return errno_error("PR_SET_PDEATHSIG");
+    if (::getppid() != parent) return make_error(Errc::aborted, "the supervisor is gone");
+  }
 
   ATOLL_TRY_ASSIGN(server.store, store::Store::open(home.state_db()));
   ATOLL_TRY_ASSIGN(const store::DefaultKey key,
                    store::ensure_default_key(*server.store, home.key_file()));
-  engine::EngineOptions engine_options;
-  engine_options.home = home.path();
-  engine_options.templates = home.templates();
-  engine_options.max_sandboxes = options.max_sandboxes;
-  ATOLL_TRY_ASSIGN(server.engine, engine::Engine::create(server.io, *server.store, *server.runtime,
-                                                         engine_options));
+  ATOLL_TRY_ASSIGN(const std::string admin, ensure_admin_token(home.admin_token_file()));
+  ATOLL_TRY_ASSIGN(server.engine,
+                   engine::Engine::create(server.io, *server.store, *server.runtime,
+                                          engine_options(options, home, server.addresses)));
   server.api = std::make_unique<api::ApiServer>(*server.engine, *server.store);
   proxy::ProxyOptions proxy_options;
+  proxy_options.domain = options.domain;
   proxy_options.is_control_path = api::ApiServer::is_control_path;
   server.proxy = std::make_unique<proxy::Proxy>(*server.engine, proxy_options);
   server.gateway = proxy::make_gateway_handler(*server.api, *server.proxy);
 
   server.runtime->on_lost([&server] {
-    log::error(
-        "the warden is gone; stopping. Sandboxes go on and are found again at the next start");
-    server.exit_code = 1;
-    server.io.stop();
+    server.fail("the warden is gone; stopping. Sandboxes go on and are found again",
+                Error{Errc::unavailable, 0, "connection closed"});
   });
-  asio::co_spawn(asio::make_strand(server.io), life(server, home, key.secret),
+  server.metrics = std::make_unique<net::HttpServer>(
+      server.io, net::ServerOptions{},
+      [&server](net::Exchange& exchange) { return answer_metrics(server, exchange); });
+  asio::co_spawn(asio::make_strand(server.io), life(server, home, options, sockets, key.secret),
                  [&server](std::exception_ptr failure) {
                    if (failure) {
                      server.exit_code = 1;

@@ -25,7 +25,7 @@ namespace atl::cli {
 namespace {
 
 constexpr std::chrono::seconds kStartLimit{60};
-constexpr std::chrono::seconds kStopLimit{20};
+constexpr std::chrono::seconds kStopLimit{60};
 
 // The lock is held by a running server for its whole life: free means that none runs.
 bool lock_is_held(const std::string& path) {
@@ -53,27 +53,35 @@ Result<RunningServer> find_server(const std::string& home_path) {
   if (const auto* o = value.if_object()) {
     if (const auto* pid = o->if_contains("pid"); pid && pid->is_int64())
       server.pid = int(pid->as_int64());
+    if (const auto* pid = o->if_contains("supervisor"); pid && pid->is_int64())
+      server.supervisor = int(pid->as_int64());
     if (const auto* url = o->if_contains("url"); url && url->is_string())
       server.url = url->as_string().c_str();
+    if (const auto* url = o->if_contains("metrics"); url && url->is_string())
+      server.metrics_url = url->as_string().c_str();
   }
   if (server.pid <= 1) return make_error(Errc::data_loss, home.server_file() + " is damaged");
   return server;
 }
 
-Result<int> down(const std::string& home_path) {
+Result<int> down(const std::string& home_path, Sandboxes sandboxes) {
   auto server = find_server(home_path);
   if (!server.ok()) {
     if (server.error().code != Errc::not_found) return std::move(server).error();
     std::fprintf(stderr, "%s\n", server.error().message.c_str());
     return 0;
   }
-  const sys::UniqueFd pidfd(int(::syscall(SYS_pidfd_open, server->pid, 0)));
+  const int pid = server->supervisor > 1 ? server->supervisor : server->pid;
+  const sys::UniqueFd pidfd(int(::syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd) return errno_error("find the server's process");
   // The pid was read before the descriptor was opened: make sure that it is still the lock's
   // holder.
   if (!lock_is_held(Home::at(home_path).lock_file())) return 0;
-  std::fprintf(stderr, "stopping the server (pid %d) and its sandboxes\n", server->pid);
-  if (::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGTERM, nullptr, 0) != 0)
+  const bool keep = sandboxes == Sandboxes::keep;
+  std::fprintf(
+      stderr, "stopping the server (pid %d)%s\n", pid,
+      keep ? "; its sandboxes go on and `atoll up` finds them again" : " and its sandboxes");
+  if (::syscall(SYS_pidfd_send_signal, pidfd.get(), keep ? SIGTERM : SIGINT, nullptr, 0) != 0)
     return errno_error("signal the server");
   if (!wait_for_exit(pidfd.get(), kStopLimit)) {
     std::fprintf(stderr, "the server did not stop within %lld s: killing it\n",

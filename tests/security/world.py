@@ -121,7 +121,7 @@ class Server:
         return self.process.poll() is not None
 
     def stop(self):
-        stop_process(self.process, 20)
+        stop_process(self.process, 20, signal.SIGINT)  # SIGTERM would leave the sandboxes
 
 
 class World:
@@ -280,14 +280,14 @@ class World:
         shutil.rmtree(self.work, ignore_errors=True)
 
 
-def stop_process(process, patience=5):
+def stop_process(process, patience=5, request=signal.SIGTERM):
     """Ends a process that this test started."""
     for pipe in (process.stdin,):
         if pipe:
             with contextlib.suppress(OSError):
                 pipe.close()
     if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(request)
     try:
         process.wait(patience)
     except subprocess.TimeoutExpired:

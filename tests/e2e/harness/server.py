@@ -1,5 +1,6 @@
 """A server under test: `atoll up` on a free port with a home of its own."""
 
+import json
 import os
 import re
 import signal
@@ -40,7 +41,8 @@ class Server:
 
     @property
     def pid(self):
-        return self.process.pid
+        """Of the server itself; the process that was started is its supervisor."""
+        return json.loads((self.home / "state" / "server.json").read_text())["pid"]
 
     @property
     def env(self):
@@ -78,7 +80,7 @@ class Server:
     def __exit__(self, *_):
         if self.process is None or self.process.poll() is not None:
             return
-        self.process.send_signal(signal.SIGTERM)
+        self.process.send_signal(signal.SIGINT)  # SIGTERM would leave the sandboxes
         try:
             self.process.wait(STOP_LIMIT)
         except subprocess.TimeoutExpired:

@@ -152,7 +152,7 @@ describe('host/servers', () => {
       assert.equal((await request('GET', '/health', { headers: theirs })).status, 502)
       assert.equal((await call('DELETE', `/sandboxes/${made.json.sandboxID}`, key)).status, 204)
     } finally {
-      child.kill('SIGTERM')
+      child.kill('SIGINT')
       const code = await ended
       assert.equal(code, 0, `the second server ended with ${code}: ${log.slice(-2000)}`)
       fs.rmSync(second, { recursive: true, force: true })

@@ -1,0 +1,120 @@
+#include "cli/metrics.h"
+
+#include <dirent.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+namespace atl::cli {
+namespace {
+
+class Text {
+ public:
+  void family(std::string_view name, std::string_view type, std::string_view help) {
+    name_ = name;
+    fmt::format_to(std::back_inserter(out_), "# HELP {} {}\n# TYPE {} {}\n", name, help, name,
+                   type);
+  }
+  template <class Value>
+  void sample(std::string_view labels, Value value) {
+    fmt::format_to(std::back_inserter(out_), "{}{} {}\n", name_, labels, value);
+  }
+  template <class Value>
+  void one(std::string_view name, std::string_view type, std::string_view help, Value value) {
+    family(name, type, help);
+    sample("", value);
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  std::string name_;
+  std::string out_;
+};
+
+// By rank; `sorted` is not empty.
+double quantile(const std::vector<double>& sorted, double part) {
+  const auto rank = std::size_t(part * double(sorted.size() - 1) + 0.5);
+  return sorted[std::min(rank, sorted.size() - 1)];
+}
+
+std::uint64_t count_entries(const char* path) {
+  DIR* directory = ::opendir(path);
+  if (directory == nullptr) return 0;
+  std::uint64_t count = 0;
+  while (const dirent* entry = ::readdir(directory)) {
+    if (entry->d_name[0] != '.') ++count;
+  }
+  ::closedir(directory);
+  return count > 0 ? count - 1 : 0;  // without the directory itself
+}
+
+}  // namespace
+
+ProcessFigures process_figures() {
+  ProcessFigures out;
+  std::ifstream statm("/proc/self/statm");
+  std::uint64_t size = 0;
+  std::uint64_t resident = 0;
+  if (statm >> size >> resident) out.rss_bytes = resident * std::uint64_t(::sysconf(_SC_PAGESIZE));
+  out.open_descriptors = count_entries("/proc/self/fd");
+  rusage usage{};
+  if (::getrusage(RUSAGE_SELF, &usage) == 0) {
+    const auto seconds = [](const timeval& t) {
+      return double(t.tv_sec) + double(t.tv_usec) / 1e6;
+    };
+    out.cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  }
+  return out;
+}
+
+std::string exposition(const MetricsInput& input) {
+  const engine::Statistics& s = input.engine;
+  Text text;
+  text.family("atoll_sandboxes", "gauge", "Sandboxes by state.");
+  text.sample("{state=\"creating\"}", s.creating);
+  text.sample("{state=\"running\"}", s.running);
+  text.sample("{state=\"pausing\"}", s.pausing);
+  text.sample("{state=\"paused\"}", s.paused);
+  text.sample("{state=\"resuming\"}", s.resuming);
+  text.sample("{state=\"killing\"}", s.killing);
+  text.one("atoll_creates_waiting", "gauge", "Creates that wait in line.", s.waiting_creates);
+  text.one("atoll_creates_total", "counter", "Sandboxes created.", s.created);
+  text.one("atoll_create_failures_total", "counter", "Creates that failed.", s.create_failures);
+  text.one("atoll_creates_refused_total", "counter", "Creates refused by a limit.", s.refused);
+  text.one("atoll_kills_total", "counter", "Sandboxes killed, whatever the reason.", s.killed);
+  text.one("atoll_expired_total", "counter", "Sandboxes whose time was over.", s.expired);
+  text.one("atoll_pauses_total", "counter", "Pauses.", s.paused_total);
+  text.one("atoll_resumes_total", "counter", "Resumes.", s.resumed_total);
+  text.one("atoll_adopted_total", "counter", "Sandboxes of an earlier server found again.",
+           s.adopted);
+  text.one("atoll_lost_total", "counter", "Sandboxes that ended by themselves.", s.lost);
+  if (!s.create_seconds.empty()) {
+    std::vector<double> sorted = s.create_seconds;
+    std::sort(sorted.begin(), sorted.end());
+    text.family("atoll_create_seconds", "gauge", "Duration of the last creates, by quantile.");
+    text.sample("{quantile=\"0.5\"}", quantile(sorted, 0.5));
+    text.sample("{quantile=\"0.9\"}", quantile(sorted, 0.9));
+    text.sample("{quantile=\"0.99\"}", quantile(sorted, 0.99));
+    text.sample("{quantile=\"1\"}", sorted.back());
+  }
+  text.one("atoll_http_requests_total", "counter", "Requests to the API and to sandboxes.",
+           input.requests);
+  text.one("atoll_http_requests_in_flight", "gauge", "Requests that are being answered.",
+           input.in_flight);
+  text.one("atoll_http_connections", "gauge", "Connections of clients.", input.connections);
+  text.one("process_resident_memory_bytes", "gauge", "Memory of the server.",
+           input.process.rss_bytes);
+  text.one("process_open_fds", "gauge", "Open descriptors of the server.",
+           input.process.open_descriptors);
+  text.one("process_cpu_seconds_total", "counter", "Processor time of the server.",
+           input.process.cpu_seconds);
+  text.one("atoll_uptime_seconds", "gauge", "Since this server process started.",
+           input.uptime_seconds);
+  return text.take();
+}
+
+}  // namespace atl::cli
