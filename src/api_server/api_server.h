@@ -17,6 +17,12 @@ namespace atl::api {
 
 struct ApiOptions {
   std::size_t body_limit = 1 << 20;
+  std::string admin_token = {};  // X-Admin-Token; empty: nobody is the administrator
+  std::string version = "dev";   // what GET /nodes tells
+  std::string commit = {};
+  // Filled in by ApiServer when they are not given.
+  std::string instance_id = {};
+  Timestamp started_at = {};
 };
 
 class ApiServer {
@@ -28,7 +34,7 @@ class ApiServer {
   // Answers every request, with a JSON error where nothing better fits. Never throws.
   net::Task<void> handle(net::Exchange& exchange);
 
-  // Is this a path of the control plane that needs an API key (whatever the method)? `/health` is
+  // Is this a path of the control plane that needs credentials (whatever the method)? `/health` is
   // not one.
   static bool is_control_path(std::string_view path);
 

@@ -3,11 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "api_server/errors.h"
+#include "api_server/testing.h"
 #include "base/encoding.h"
-#include "base/json.h"
-#include "engine/testing/http.h"
-#include "net/http_server.h"
 
 namespace atl::api {
 namespace {
@@ -16,47 +13,6 @@ using engine::testing::Fixture;
 using engine::testing::Got;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-class ApiTest : public ::testing::Test {
- protected:
-  ApiTest() : ApiTest(engine::EngineOptions{}) {}
-  explicit ApiTest(engine::EngineOptions options)
-      : f(std::move(options)),
-        api(*f.engine, *f.store),
-        server(f.threads.io, {.error_body = error_body},
-               [this](net::Exchange& exchange) { return api.handle(exchange); }) {
-    port = *server.listen_tcp("127.0.0.1:0", "api");
-  }
-  ~ApiTest() override { f.run(server.shutdown(std::chrono::milliseconds(0))); }
-
-  Got call(const std::string& method, const std::string& target, const std::string& body = {}) {
-    return engine::testing::fetch(f, port, method, target, {{"X-API-KEY", f.key.secret}}, body);
-  }
-  static json::value parsed(const Got& got) {
-    auto value = parse_json(got.body);
-    EXPECT_TRUE(value.ok()) << got.body;
-    return value.ok() ? *value : json::value();
-  }
-  // Every error: JSON, and `code` equal to the status.
-  static std::string error_of(const Got& got, int status) {
-    EXPECT_EQ(got.status, status) << got.body;
-    EXPECT_THAT(std::string(got.headers.get("Content-Type")), StartsWith("application/json"));
-    const auto value = parsed(got);
-    EXPECT_EQ(value.at("code").to_number<int>(), status);
-    return std::string(value.at("message").as_string());
-  }
-  std::string create(const std::string& extra = "") {
-    const Got got =
-        call("POST", "/sandboxes", R"({"templateID":"base","timeout":60)" + extra + "}");
-    EXPECT_EQ(got.status, 201) << got.body;
-    return std::string(parsed(got).at("sandboxID").as_string());
-  }
-
-  Fixture f;
-  ApiServer api;
-  net::HttpServer server;
-  std::uint16_t port = 0;
-};
 
 TEST_F(ApiTest, HealthNeedsNoKey) {
   EXPECT_EQ(engine::testing::fetch(f, port, "GET", "/health").status, 204);
@@ -123,9 +79,6 @@ TEST_F(ApiTest, CreateErrors) {
   EXPECT_EQ(error_of(call("POST", "/sandboxes", R"({"templateID":"base","timeout":86401})"), 400),
             "Timeout cannot be greater than 24 hours");
   EXPECT_THAT(error_of(call("POST", "/sandboxes", "{nope"), 400), StartsWith("validation error: "));
-  EXPECT_THAT(
-      error_of(call("POST", "/sandboxes", R"({"templateID":"base","autoPause":true})"), 501),
-      HasSubstr("autoPause"));
   EXPECT_EQ(f.engine->live(), 0u);
 }
 
@@ -290,8 +243,6 @@ TEST_F(ApiTest, UnknownRoutesMethodsAndFeatures) {
   const Got wrong = call("PATCH", "/sandboxes");
   error_of(wrong, 405);
   EXPECT_EQ(wrong.headers.get("Allow"), "POST, GET");
-  EXPECT_THAT(error_of(call("POST", "/sandboxes/iabc/pause", "{}"), 501),
-              HasSubstr("pausing sandboxes"));
   EXPECT_THAT(error_of(call("POST", "/sandboxes/iabc/snapshots", "{}"), 501),
               HasSubstr("snapshots"));
 }
@@ -336,20 +287,6 @@ TEST_F(SmallApiTest, LimitsAre429AndTheDomainIsTold) {
   EXPECT_EQ(parsed(first).at("domain").as_string(), "sandbox.example");
   EXPECT_THAT(error_of(call("POST", "/sandboxes", R"({"templateID":"base"})"), 429),
               StartsWith("you have reached the maximum number of concurrent E2B sandboxes (1)"));
-}
-
-TEST(ApiErrors, EveryCodeHasAnIanaStatusAndItsBody) {
-  const std::set<int> allowed = {400, 401, 403, 404, 409, 429, 500, 501, 503, 504};
-  for (int code = int(Errc::canceled); code <= int(Errc::unauthenticated); ++code) {
-    const ApiError error = to_api_error(make_error(Errc(code), "why"), Operation::start);
-    EXPECT_TRUE(allowed.contains(error.status)) << code;
-    const auto body = parse_json(encode(error)).value();
-    EXPECT_EQ(body.at("code").to_number<int>(), error.status);
-    EXPECT_FALSE(body.at("message").as_string().empty());
-  }
-  EXPECT_EQ(to_api_error(make_error(Errc::unavailable, "x"), Operation::start).error_code,
-            "sandbox_capacity_unavailable");
-  EXPECT_EQ(to_api_error(make_error(Errc::unavailable, "x")).error_code, "");
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ TEST(DecodeCreate, WrongShapesAreNamed) {
       {R"({"templateID":"base","envVars":{"":"x"}})", "'envVars'"},
       {R"({"templateID":"base","secure":"yes"})", "'secure' must be a boolean"},
       {R"({"templateID":"base","autoResume":{}})", "autoResume.enabled"},
-      {R"({"templateID":"base","network":{"denyOut":"x"}})", "'denyOut' must be an array"},
+      {R"({"templateID":"base","network":{"denyOut":"x"}})", "denyOut must be an array"},
       {R"({"templateID":"base","network":{"maskRequestHost":"a b"}})", "maskRequestHost"},
       {R"({"templateID":"base","network":{"maskRequestHost":"a\r\nX: y"}})", "maskRequestHost"},
       {R"({"templateID":"base","volumeMounts":{}})", "'volumeMounts' must be an array"},
@@ -95,26 +95,135 @@ TEST(DecodeCreate, RulesBetweenFields) {
 }
 
 TEST(DecodeCreate, WhatCannotBeDoneIsSaid) {
-  for (
-      const char* body :
-      {R"({"templateID":"base","autoPause":true})",
-       R"({"templateID":"base","autoResume":{"enabled":true}})",
-       R"({"templateID":"base","volumeMounts":[{"name":"v","path":"/v"}]})",
-       R"({"templateID":"base","network":{"egressProxy":{"address":"1.2.3.4:1080"}}})",
-       R"({"templateID":"base","network":{"rules":{"a.com":[{"transform":{"headers":{"X":"y"}}}]}}})"}) {
-    auto decoded = decode_create(body, ApiVersion::v2);
-    ASSERT_FALSE(decoded.ok()) << body;
-    EXPECT_EQ(decoded.error().code, Errc::unimplemented) << body;
-    EXPECT_THAT(decoded.error().message, HasSubstr("not supported")) << body;
-  }
+  auto mounts = decode_create(R"({"templateID":"base","volumeMounts":[{"name":"v","path":"/v"}]})",
+                              ApiVersion::v2);
+  ASSERT_FALSE(mounts.ok());
+  EXPECT_EQ(mounts.error().code, Errc::unimplemented);
+  EXPECT_THAT(mounts.error().message, HasSubstr("volumeMounts is not supported"));
+  constexpr const char* kRules =
+      R"({"templateID":"base","network":{"rules":{"a.com":[{"transform":{"headers":{"X":"y"}}}]}}})";
+  EXPECT_TRUE(decode_create(kRules, ApiVersion::v2).ok());
+  auto rules = decode_create(kRules, ApiVersion::v2, Features{.header_rules = false});
+  ASSERT_FALSE(rules.ok());
+  EXPECT_EQ(rules.error().code, Errc::invalid_argument);
+  EXPECT_THAT(rules.error().message,
+              StartsWith("Network transform rules are not available for your team."));
+}
+
+TEST(DecodeCreate, EverythingThatClientsMaySend) {
   for (
       const char* body :
       {R"({"templateID":"base","autoPause":false,"autoPauseMemory":true,"autoResume":{"enabled":false},"volumeMounts":[]})",
        R"({"templateID":"base","iam":{"tokens":{"t":{"audience":"a","tokenType":"JWT-SVID"}}},"mcp":{"x":{}}})",
+       R"({"templateID":"base","iam":{}})",
        R"({"templateID":"base","network":{"rules":{},"httpsPorts":[],"allowOut":["1.1.1.1"],"denyOut":["0.0.0.0/0"]}})",
+       R"({"templateID":"base","network":{"httpsPorts":[8443,443]}})",
+       R"({"templateID":"base","network":{"maskRequestHost":"${PORT}.example.com"}})",
+       R"({"templateID":"base","network":{"egressProxy":{"address":"93.184.216.34:1080","username":"u","password":"p"}}})",
+       R"({"templateID":"base","allow_internet_access":false,"network":{"allowOut":["example.com"]}})",
        R"({"templateID":"base","somethingNew":[1,2,3]})"}) {
-    EXPECT_TRUE(decode_create(body, ApiVersion::v2).ok()) << body;
+    auto decoded = decode_create(body, ApiVersion::v2);
+    EXPECT_TRUE(decoded.ok()) << body << ": " << (decoded.ok() ? "" : decoded.error().message);
   }
+}
+
+TEST(DecodeCreate, Lifecycle) {
+  auto plain = decode_create(R"({"templateID":"base"})", ApiVersion::v2);
+  ASSERT_TRUE(plain.ok());
+  EXPECT_FALSE(plain->auto_pause);
+  EXPECT_TRUE(plain->auto_pause_memory);
+  EXPECT_FALSE(plain->auto_resume);
+  auto resumes = decode_create(
+      R"({"templateID":"base","autoPause":true,"autoResume":{"enabled":true}})", ApiVersion::v1);
+  ASSERT_TRUE(resumes.ok());
+  EXPECT_TRUE(resumes->auto_pause && resumes->auto_resume && resumes->auto_pause_memory);
+  auto disk = decode_create(R"({"templateID":"base","autoPause":true,"autoPauseMemory":false})",
+                            ApiVersion::v1);
+  ASSERT_TRUE(disk.ok());
+  EXPECT_FALSE(disk->auto_pause_memory);
+}
+
+TEST(DecodeCreate, IamTokens) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"t":{"tokenType":"JWT-SVID"}})", "iam.tokens.t.audience: audience is required"},
+      {R"({"t":{"audience":"","tokenType":"JWT-SVID"}})",
+       "iam.tokens.t.audience: audience is required"},
+      {R"({"t":{"audience":"a"}})", "iam.tokens.t.tokenType: must be 'JWT-SVID'"},
+      {R"({"t":{"audience":"a","tokenType":"X"}})", "iam.tokens.t.tokenType: must be 'JWT-SVID'"},
+      {R"({"":{"audience":"a","tokenType":"JWT-SVID"}})", "token name must not be empty"},
+      {R"({"t":1})", "'iam.tokens.t' must be an object"},
+      {R"([])", "'iam.tokens' must be an object"},
+      {R"({"a":{},"b":{},"c":{},"d":{},"e":{},"f":{}})", "at most 5 tokens"},
+  };
+  for (const auto& [tokens, message] : cases) {
+    auto decoded = decode_create(
+        std::string(R"({"templateID":"base","iam":{"tokens":)") + tokens + "}}", ApiVersion::v2);
+    ASSERT_FALSE(decoded.ok()) << tokens;
+    EXPECT_EQ(decoded.error().code, Errc::invalid_argument) << tokens;
+    EXPECT_THAT(decoded.error().message, HasSubstr(message)) << tokens;
+  }
+}
+
+TEST(DecodeCreate, HttpsPorts) {
+  for (const char* ports : {"[49983]", "[0]", "[65536]", "[\"443\"]", "443", "[1.5]"}) {
+    auto decoded = decode_create(
+        std::string(R"({"templateID":"base","network":{"httpsPorts":)") + ports + "}}",
+        ApiVersion::v2);
+    ASSERT_FALSE(decoded.ok()) << ports;
+    EXPECT_EQ(decoded.error().code, Errc::invalid_argument);
+    EXPECT_THAT(decoded.error().message, HasSubstr("httpsPorts"));
+  }
+}
+
+TEST(DecodeCreate, Masks) {
+  const auto with = [](const std::string& mask) {
+    return decode_create(R"({"templateID":"base","network":{"maskRequestHost":")" + mask + "\"}}",
+                         ApiVersion::v2)
+        .ok();
+  };
+  for (const char* good : {"localhost", "custom-host.example.com:8080", "h:${PORT}", "a.b:1"})
+    EXPECT_TRUE(with(good)) << good;
+  for (const char* bad : {"", ":80", "h:", "h:0", "h:65536", "h:a", "h:1:2", "$PORT", "h/x",
+                          "${HOST}", "\u00e4", "a b", "h\\nX: y"})
+    EXPECT_FALSE(with(bad)) << bad;
+}
+
+TEST(DecodeNetworkUpdate, ReplacesTheEgressPartOnly) {
+  auto update = decode_network_update(
+      R"({"denyOut":["8.8.8.8"],"allowPublicTraffic":false,"maskRequestHost":"x","allow_internet_access":true})");
+  ASSERT_TRUE(update.ok()) << update.error().message;
+  EXPECT_EQ(update->egress, R"({"denyOut":["8.8.8.8"]})");
+  EXPECT_EQ(update->allow_internet, true);
+  auto empty = decode_network_update("{}");
+  ASSERT_TRUE(empty.ok());
+  EXPECT_EQ(empty->egress, "{}");
+  EXPECT_FALSE(empty->allow_internet.has_value());
+  for (const char* bad : {"", "[]", "{", R"({"denyOut":["example.com"]})", R"({"denyOut":1})",
+                          R"({"allow_internet_access":"no"})"}) {
+    auto refused = decode_network_update(bad);
+    ASSERT_FALSE(refused.ok()) << bad;
+    EXPECT_EQ(refused.error().code, Errc::invalid_argument) << bad;
+  }
+}
+
+TEST(DecodePause, MemoryIsKeptUnlessSaidOtherwise) {
+  EXPECT_TRUE(*decode_pause(""));
+  EXPECT_TRUE(*decode_pause("{}"));
+  EXPECT_TRUE(*decode_pause(R"({"memory":null})"));
+  EXPECT_FALSE(*decode_pause(R"({"memory":false})"));
+  EXPECT_FALSE(decode_pause(R"({"memory":0})").ok());
+}
+
+TEST(DecodeResume, Defaults) {
+  auto none = decode_resume("");
+  ASSERT_TRUE(none.ok());
+  EXPECT_EQ(none->timeout, seconds(15));
+  EXPECT_FALSE(none->auto_pause.has_value());
+  auto both = decode_resume(R"({"timeout":60,"autoPause":true})");
+  ASSERT_TRUE(both.ok());
+  EXPECT_EQ(both->timeout, seconds(60));
+  EXPECT_EQ(both->auto_pause, true);
+  EXPECT_FALSE(decode_resume(R"({"timeout":-1})").ok());
 }
 
 TEST(DecodeCreate, PrivateTrafficAndMask) {
@@ -138,10 +247,16 @@ TEST(DecodeTimeout, Bounds) {
 }
 
 TEST(DecodeConnect, BodyIsOptional) {
-  EXPECT_EQ(*decode_connect(""), seconds(300));
-  EXPECT_EQ(*decode_connect("{}"), seconds(300));
-  EXPECT_EQ(*decode_connect("null"), seconds(300));
-  EXPECT_EQ(*decode_connect(R"({"timeout":7,"memory":false})"), seconds(7));
+  for (const char* body : {"", "{}", "null"}) {
+    auto decoded = decode_connect(body);
+    ASSERT_TRUE(decoded.ok()) << body;
+    EXPECT_EQ(decoded->timeout, seconds(300)) << body;
+    EXPECT_EQ(decoded->revive, engine::Revive::as_paused) << body;
+  }
+  auto cold = decode_connect(R"({"timeout":7,"memory":false})");
+  ASSERT_TRUE(cold.ok());
+  EXPECT_EQ(cold->timeout, seconds(7));
+  EXPECT_EQ(cold->revive, engine::Revive::cold);
   EXPECT_FALSE(decode_connect(R"({"timeout":-1})").ok());
   EXPECT_FALSE(decode_connect(R"({"memory":"x"})").ok());
 }

@@ -20,6 +20,22 @@ json::array to_array(const std::vector<std::string>& texts) {
   return out;
 }
 
+// As stored, but for the password of the egress proxy, which is never told again.
+json::object network_json(const std::string& stored) {
+  auto network = parse_json(stored);
+  if (!network.ok() || !network->is_object()) return {};
+  json::object out = std::move(network->get_object());
+  if (json::value* proxy = out.if_contains("egressProxy"); proxy != nullptr && proxy->is_object())
+    proxy->get_object().erase("password");
+  return out;
+}
+
+json::object string_map_json(const store::StringMap& map) {
+  json::object out;
+  for (const auto& [key, value] : map) out[key] = value;
+  return out;
+}
+
 }  // namespace
 
 json::object sandbox_json(const engine::SandboxInfo& info, std::string_view domain) {
@@ -39,8 +55,6 @@ json::object sandbox_json(const engine::SandboxInfo& info, std::string_view doma
 
 json::object listed_json(const engine::SandboxInfo& info) {
   const store::SandboxRecord& record = info.record;
-  json::object metadata;
-  for (const auto& [key, value] : record.metadata) metadata[key] = value;
   json::object out;
   out["templateID"] = record.template_id;
   out["sandboxID"] = record.id.str();
@@ -53,7 +67,7 @@ json::object listed_json(const engine::SandboxInfo& info) {
   out["diskSizeMB"] = record.disk_mb;
   out["state"] = state_name(record.state);
   out["envdVersion"] = record.envd_version;
-  out["metadata"] = std::move(metadata);
+  out["metadata"] = string_map_json(record.metadata);
   out["volumeMounts"] = json::array();
   return out;
 }
@@ -65,9 +79,7 @@ json::object detail_json(const engine::SandboxInfo& info, std::string_view domai
   out["allowInternetAccess"] =
       record.allow_internet ? json::value(*record.allow_internet) : json::value(nullptr);
   out["domain"] = text_or_null(domain);
-  auto network = parse_json(record.network);
-  out["network"] =
-      network.ok() && network->is_object() ? std::move(*network) : json::value(json::object());
+  out["network"] = network_json(record.network);
   json::object lifecycle;
   lifecycle["autoResume"] = record.auto_resume;
   lifecycle["onTimeout"] = record.auto_pause ? "pause" : "kill";
@@ -93,6 +105,56 @@ json::object template_json(const templates::Template& t) {
   out["buildCount"] = 1;
   out["envdVersion"] = t.envd_version;
   out["buildStatus"] = "ready";
+  return out;
+}
+
+json::object metric_json(const store::MetricRecord& sample) {
+  json::object out;
+  out["timestamp"] = to_rfc3339(sample.at);
+  out["timestampUnix"] = to_ns(sample.at) / 1'000'000'000;
+  out["cpuCount"] = sample.cpu_count;
+  out["cpuUsedPct"] = sample.cpu_used_pct;
+  out["memUsed"] = sample.mem_used;
+  out["memTotal"] = sample.mem_total;
+  out["memCache"] = sample.mem_cache;
+  out["diskUsed"] = sample.disk_used;
+  out["diskTotal"] = sample.disk_total;
+  return out;
+}
+
+json::object log_entry_json(const store::LogRecord& entry) {
+  json::object out;
+  out["timestamp"] = to_rfc3339(entry.at);
+  out["level"] = store::to_string(entry.level);
+  out["message"] = entry.message;
+  out["fields"] = string_map_json(entry.fields);
+  return out;
+}
+
+json::object log_line_json(const store::LogRecord& entry) {
+  json::object line = string_map_json(entry.fields);
+  line["level"] = store::to_string(entry.level);
+  if (!line.contains("logger")) line["logger"] = "sandbox";
+  line["message"] = entry.message;
+  json::object out;
+  out["timestamp"] = to_rfc3339(entry.at);
+  out["line"] = json::serialize(line);
+  return out;
+}
+
+json::object key_json(const store::KeyRecord& key) {
+  json::object mask;
+  mask["prefix"] = key.prefix;
+  mask["valueLength"] = key.value_length;
+  mask["maskedValuePrefix"] = key.mask_prefix;
+  mask["maskedValueSuffix"] = key.mask_suffix;
+  json::object out;
+  out["id"] = key.id;
+  out["name"] = key.name;
+  out["mask"] = std::move(mask);
+  out["createdAt"] = to_rfc3339(key.created_at);
+  out["createdBy"] = nullptr;
+  out["lastUsed"] = key.last_used ? json::value(to_rfc3339(*key.last_used)) : json::value(nullptr);
   return out;
 }
 

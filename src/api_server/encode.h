@@ -1,5 +1,5 @@
-// Answers of the control plane as JSON: the objects `Sandbox`, `ListedSandbox`, `SandboxDetail` and
-// `Template` of E2B's API.
+// Answers of the control plane as JSON: the objects `Sandbox`, `ListedSandbox`, `SandboxDetail`,
+// `Template` and so on of E2B's API.
 #pragma once
 
 #include <string_view>
@@ -18,5 +18,11 @@ json::object sandbox_json(const engine::SandboxInfo& info, std::string_view doma
 json::object listed_json(const engine::SandboxInfo& info);
 json::object detail_json(const engine::SandboxInfo& info, std::string_view domain);
 json::object template_json(const templates::Template& t);
+json::object metric_json(const store::MetricRecord& sample);
+// SandboxLogEntry, and the older {timestamp, line} with the same in one line of JSON.
+json::object log_entry_json(const store::LogRecord& entry);
+json::object log_line_json(const store::LogRecord& entry);
+// TeamAPIKey.
+json::object key_json(const store::KeyRecord& key);
 
 }  // namespace atl::api

@@ -7,38 +7,27 @@
 namespace atl::api {
 namespace {
 
-// Only IANA statuses: the Python client fails on others.
-int status_of(Errc code) {
-  switch (code) {
-    case Errc::invalid_argument:
-    case Errc::out_of_range:
-      return 400;
-    case Errc::unauthenticated:
-      return 401;
-    case Errc::permission_denied:
-      return 403;
-    case Errc::not_found:
-      return 404;
-    case Errc::already_exists:
-    case Errc::failed_precondition:
-    case Errc::aborted:
-      return 409;
-    case Errc::resource_exhausted:
-      return 429;
-    case Errc::unimplemented:
-      return 501;
-    case Errc::unavailable:
-      return 503;
-    case Errc::deadline_exceeded:
-      return 504;
-    case Errc::canceled:
-    case Errc::unknown:
-    case Errc::internal:
-    case Errc::data_loss:
-      return 500;
-  }
-  return 500;
-}
+constexpr ErrorRow kTable[] = {
+    {Errc::invalid_argument, 400, "invalid_argument", {}},
+    {Errc::out_of_range, 400, "out_of_range", {}},
+    {Errc::unauthenticated, 401, "unauthenticated", {}},
+    {Errc::permission_denied, 403, "permission_denied", {}},
+    {Errc::not_found, 404, "not_found", {}},
+    {Errc::already_exists, 409, "already_exists", {}},
+    {Errc::failed_precondition, 409, "failed_precondition", {}},
+    {Errc::aborted, 409, "aborted", "Try again."},
+    {Errc::resource_exhausted, 429, "resource_exhausted", {}},
+    {Errc::unimplemented, 501, "unimplemented", {}},
+    {Errc::unavailable, 503, "unavailable", "Try again in a moment."},
+    {Errc::deadline_exceeded, 504, "deadline_exceeded", "Try again in a moment."},
+    {Errc::internal, 500, "internal", {}},
+    {Errc::unknown, 500, "unknown", {}},
+    {Errc::data_loss, 500, "data_loss", {}},
+    {Errc::canceled, 500, "canceled", {}},
+};
+
+constexpr const ErrorRow& kInternal = kTable[12];
+static_assert(kInternal.code == Errc::internal);
 
 std::string start_error_code(int status) {
   switch (status) {
@@ -53,12 +42,30 @@ std::string start_error_code(int status) {
   }
 }
 
+std::string with_advice(std::string message, std::string_view advice) {
+  if (advice.empty() || message.find(advice) != std::string::npos) return message;
+  if (!message.empty() && message.back() != '.') message += '.';
+  message += ' ';
+  message += advice;
+  return message;
+}
+
 }  // namespace
 
+std::span<const ErrorRow> error_table() { return kTable; }
+
+const ErrorRow& error_row(Errc code) {
+  for (const ErrorRow& row : kTable) {
+    if (row.code == code) return row;
+  }
+  return kInternal;
+}
+
 ApiError to_api_error(const Error& error, Operation operation) {
+  const ErrorRow& row = error_row(error.code);
   ApiError out;
-  out.status = status_of(error.code);
-  out.message = error.message;
+  out.status = row.status;
+  out.message = with_advice(error.message, row.advice);
   if (out.status == 500) {
     const std::string trace = random_hex(8);
     log::error("a request failed", {{"trace", trace}, {"error", error.message}});
@@ -69,6 +76,7 @@ ApiError to_api_error(const Error& error, Operation operation) {
             : "Internal error. The server's log tells why under trace " + trace + ".";
   }
   if (operation == Operation::start) out.error_code = start_error_code(out.status);
+  if (out.status == 503) out.retry_after = std::chrono::seconds(1);
   return out;
 }
 
@@ -80,8 +88,21 @@ std::string encode(const ApiError& error) {
   return json::serialize(body);
 }
 
+net::Headers headers_of(const ApiError& error) {
+  net::Headers headers{{"Content-Type", "application/json"}};
+  if (error.retry_after) {
+    const std::string seconds = std::to_string(error.retry_after->count());
+    headers.add("Retry-After", seconds);
+    if (error.status == 429) {
+      headers.add("RateLimit-Remaining", "0");
+      headers.add("RateLimit-Reset", seconds);
+    }
+  }
+  return headers;
+}
+
 std::string error_body(int status, std::string_view message) {
-  return encode(ApiError{status, std::string(message), {}});
+  return encode(ApiError{status, std::string(message)});
 }
 
 }  // namespace atl::api

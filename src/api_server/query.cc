@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "api_server/fields.h"
 #include "base/encoding.h"
 #include "templates/reference.h"
 
@@ -11,10 +12,6 @@ namespace {
 
 constexpr std::size_t kMaxLimit = 100;
 constexpr std::string_view kSeparator = "__";
-
-Error validation(std::string_view what) {
-  return make_error(Errc::invalid_argument, "validation error: " + std::string(what));
-}
 
 Error bad_token() { return make_error(Errc::invalid_argument, "Invalid next token"); }
 

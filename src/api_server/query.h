@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "engine/commands.h"
@@ -25,5 +26,19 @@ Result<engine::Cursor> decode_cursor(std::string_view token, engine::Order order
 // GET /v2/sandboxes. Everything but the team.
 Result<engine::ListQuery> decode_list_query(const net::RequestHead& head,
                                             templates::Catalog& templates);
+
+// `start` and `end` in seconds since 1970. invalid_argument "Invalid time range for metrics" when
+// they are the wrong way round.
+struct TimeRange {
+  std::optional<Timestamp> start;
+  std::optional<Timestamp> end;
+};
+Result<TimeRange> decode_metric_range(const net::RequestHead& head);
+// `sandbox_ids`: at least one and at most 100, joined by commas.
+Result<std::vector<SandboxId>> decode_sandbox_ids(const net::RequestHead& head);
+// `start` in milliseconds, `limit`; oldest first.
+Result<engine::LogQuery> decode_logs_v1(const net::RequestHead& head);
+// `cursor` in milliseconds, `limit`, `direction`, `level`, `search`. A limit of 0 is passed on.
+Result<engine::LogQuery> decode_logs_v2(const net::RequestHead& head);
 
 }  // namespace atl::api

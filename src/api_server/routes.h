@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,22 +19,49 @@ enum class Action : std::uint8_t {
   kill,
   set_timeout,
   refresh,
-  connect_v1,
-  connect_v2,
+  connect,
+  pause,
+  resume,
+  update_network,
+  sandbox_metrics,
+  all_metrics,
+  logs_v1,
+  logs_v2,
   list_templates,
   find_alias,
+  list_teams,
+  list_keys,
+  create_key,
+  rename_key,
+  delete_key,
+  list_nodes,
+  show_node,
+  admin_kill_team,
+  admin_running_counts,
+  admin_create_key,
+  admin_delete_key,
+  gone,         // was part of the API once
   unsupported,  // known to E2B's clients, not served yet
 };
 
-enum class Auth : std::uint8_t { none, api_key };
+// Who may call.
+enum class Auth : std::uint8_t {
+  none,
+  team,        // an API key, or the admin token for a team
+  any_bearer,  // an API key or the admin token, as bearer or in their own headers
+  team_admin,  // the admin token for a team
+  admin,       // the admin token
+};
 
 struct Route {
   std::string_view method;
   std::string_view pattern;  // "{}" stands for one segment
   Action action;
-  Auth auth = Auth::api_key;
+  Auth auth = Auth::team;
   std::string_view feature = {};  // of an unsupported one, for the message
 };
+
+std::span<const Route> all_routes();
 
 struct Match {
   const Route* route = nullptr;     // null: no such path, or not with this method

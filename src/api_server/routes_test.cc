@@ -15,11 +15,11 @@ TEST(Routes, FindActions) {
   ASSERT_NE(info.route, nullptr);
   EXPECT_EQ(info.route->action, Action::info);
   EXPECT_EQ(info.params, std::vector<std::string>{"iabc"});
-  EXPECT_EQ(match_route("POST", "/v2/sandboxes/iabc/connect").route->action, Action::connect_v2);
+  EXPECT_EQ(match_route("POST", "/v2/sandboxes/iabc/connect").route->action, Action::connect);
 }
 
 TEST(Routes, LiteralsWinOverParameters) {
-  EXPECT_EQ(match_route("GET", "/sandboxes/metrics").route->action, Action::unsupported);
+  EXPECT_EQ(match_route("GET", "/sandboxes/metrics").route->action, Action::all_metrics);
   EXPECT_EQ(match_route("GET", "/templates/aliases/base").route->action, Action::find_alias);
 }
 
@@ -46,6 +46,8 @@ TEST(Routes, ControlPathsNeedAKey) {
   EXPECT_TRUE(ApiServer::is_control_path("/sandboxes"));
   EXPECT_TRUE(ApiServer::is_control_path("/sandboxes/iabc/connect"));
   EXPECT_TRUE(ApiServer::is_control_path("/v2/sandboxes/iabc/connect"));
+  EXPECT_TRUE(ApiServer::is_control_path("/teams"));
+  EXPECT_TRUE(ApiServer::is_control_path("/admin/sandboxes/running-counts"));
   EXPECT_FALSE(ApiServer::is_control_path("/health"));
   EXPECT_FALSE(ApiServer::is_control_path("/files"));
   EXPECT_FALSE(ApiServer::is_control_path("/process.Process/Start"));

@@ -243,7 +243,8 @@ Result<int> serve(const ServeOptions& options) {
   ATOLL_TRY_ASSIGN(server.engine,
                    engine::Engine::create(server.io, *server.store, *server.runtime,
                                           engine_options(options, home, server.addresses)));
-  server.api = std::make_unique<api::ApiServer>(*server.engine, *server.store);
+  server.api = std::make_unique<api::ApiServer>(*server.engine, *server.store,
+                                                api::ApiOptions{.admin_token = admin});
   proxy::ProxyOptions proxy_options;
   proxy_options.domain = options.domain;
   proxy_options.is_control_path = api::ApiServer::is_control_path;
