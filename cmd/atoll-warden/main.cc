@@ -17,6 +17,7 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "runtime/jail/plan.h"
+#include "runtime/jail/ranges.h"
 #include "runtime/jail/warden.h"
 #include "sys/cgroup.h"
 
@@ -27,19 +28,27 @@ using namespace atl;
 constexpr const char* kUsage =
     "usage: atoll-warden --control-fd N --home DIR --instance NAME --agent FILE [--templates DIR]\n"
     "       atoll-warden --dry-run [--id ID] [--template ID] [--memory BYTES] [--disk BYTES] "
-    "[--cpu MILLIS] [--pids N]\n"
+    "[--cpu MILLIS] [--pids N] [--kept]\n"
     "\n"
     "Started by the server, which keeps the other end of the socket. --dry-run prints what a "
     "launch would do.\n"
-    "for tests: --fail-at STEP, --layers-by-stage, --unsafe-cgroup2-without-limits MOUNT\n";
+    "for tests: --fail-at STEP, --die-at STEP or STEP+ (after it), --layers-by-stage, "
+    "--unsafe-cgroup2-without-limits MOUNT\n";
 
 struct Arguments {
   jail::WardenConfig config;
   int control_fd = -1;
   bool dry_run = false;
-  jail::LaunchSpec spec{
-      "example", "base", "e2b", "00000000-0000-0000-0000-000000000000", 512ull << 20, 5ull << 30,
-      2000,      1024,   0};
+  jail::LaunchSpec spec{"example",
+                        "base",
+                        "e2b",
+                        "00000000-0000-0000-0000-000000000000",
+                        512ull << 20,
+                        5ull << 30,
+                        2000,
+                        1024,
+                        0,
+                        {}};
 };
 
 template <class Number>
@@ -54,6 +63,10 @@ std::optional<Arguments> parse(const std::vector<std::string_view>& args) {
     const std::string_view name = args[i];
     if (name == "--dry-run") {
       out.dry_run = true;
+      continue;
+    }
+    if (name == "--kept") {
+      out.spec.kept = jail::KeptDisk{jail::kFirstSlot};
       continue;
     }
     if (name == "--layers-by-stage") {
@@ -75,6 +88,8 @@ std::optional<Arguments> parse(const std::vector<std::string_view>& args) {
       out.config.agent_path = value;
     } else if (name == "--fail-at") {
       out.config.fail_at = value;
+    } else if (name == "--die-at") {
+      out.config.die_at = value;
     } else if (name == "--unsafe-cgroup2-without-limits") {
       out.config.unsafe_no_limits = true;
       out.config.cgroup_v2_root = value;

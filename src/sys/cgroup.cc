@@ -147,12 +147,22 @@ Result<bool> Cgroup::frozen() const {
   return trimmed(state) == "FROZEN";
 }
 
-Result<void> Cgroup::freeze(std::chrono::milliseconds at_most) const {
+Result<bool> Cgroup::freezing() const {
   if (kind_ == CgroupKind::v2) {
-    ATOLL_TRY(write("cgroup", "cgroup.freeze", "1"));
-  } else {
-    ATOLL_TRY(write("freezer", "freezer.state", "FROZEN"));
+    ATOLL_TRY_ASSIGN(std::string asked, read("cgroup", "cgroup.freeze"));
+    return trimmed(asked) == "1";
   }
+  ATOLL_TRY_ASSIGN(std::string state, read("freezer", "freezer.state"));
+  return trimmed(state) != "THAWED";
+}
+
+Result<void> Cgroup::start_freezing() const {
+  if (kind_ == CgroupKind::v2) return write("cgroup", "cgroup.freeze", "1");
+  return write("freezer", "freezer.state", "FROZEN");
+}
+
+Result<void> Cgroup::freeze(std::chrono::milliseconds at_most) const {
+  ATOLL_TRY(start_freezing());
   // Reading freezer.state makes the kernel look again; v2 tells by cgroup.events.
   auto stopped = poll_until(at_most, [this] { return frozen(); });
   if (stopped && *stopped) return {};
@@ -220,11 +230,13 @@ Result<CgroupUsage> Cgroup::usage() const {
   if (kind_ == CgroupKind::v2) {
     out.memory_bytes = number("memory", "memory.current");
     out.memory_peak_bytes = number("memory", "memory.peak");
+    out.memory_cache_bytes = keyed("memory", "memory.stat", "file");
     out.cpu_micros = keyed("cgroup", "cpu.stat", "usage_usec");
     out.oom_kills = keyed("memory", "memory.events", "oom_kill");
   } else {
     out.memory_bytes = number("memory", "memory.usage_in_bytes");
     out.memory_peak_bytes = number("memory", "memory.max_usage_in_bytes");
+    out.memory_cache_bytes = keyed("memory", "memory.stat", "total_cache");
     out.cpu_micros = number("cpuacct", "cpuacct.usage") / 1000;
     out.oom_kills = keyed("memory", "memory.oom_control", "oom_kill");
   }

@@ -45,6 +45,7 @@ Result<CgroupLayout> detect_cgroup_layout();
 struct CgroupUsage {
   std::uint64_t memory_bytes = 0;
   std::uint64_t memory_peak_bytes = 0;
+  std::uint64_t memory_cache_bytes = 0;
   std::uint64_t cpu_micros = 0;
   std::uint64_t pids = 0;
   std::uint64_t oom_kills = 0;
@@ -71,8 +72,13 @@ class Cgroup {
   // Waits until the kernel says that everything inside has stopped; thaws again if that takes too
   // long.
   Result<void> freeze(std::chrono::milliseconds at_most) const;
+  // The same for whoever waits by other means: asks for it, and frozen() tells when it is done.
+  Result<void> start_freezing() const;
   Result<void> thaw() const;
+  // True when all processes inside have stopped, not merely been asked to.
   Result<bool> frozen() const;
+  // Asked to freeze, whether or not it has come to that.
+  Result<bool> freezing() const;
   // SIGKILL to every process inside, frozen ones too. New ones may still appear on v1: repeat until
   // processes() is empty.
   Result<void> kill_all() const;

@@ -2,11 +2,13 @@
 
 #include <dirent.h>
 #include <linux/fs.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 
 #include <cerrno>
 #include <memory>
@@ -80,6 +82,14 @@ Result<std::string> read_all(const UniqueFd& file, std::size_t limit) {
   }
 }
 
+Result<std::string> read_at(const UniqueFd& file, std::uint64_t offset, std::size_t size) {
+  std::string out(size, '\0');
+  const ssize_t n = ::pread(file.get(), out.data(), size, off_t(offset));
+  if (n < 0) return errno_error("pread");
+  out.resize(std::size_t(n));
+  return out;
+}
+
 Result<std::string> read_beneath(const UniqueFd& dir, const std::string& path, std::size_t limit) {
   ATOLL_TRY_ASSIGN(UniqueFd file, open_beneath(dir, path, O_RDONLY));
   return read_all(file, limit);
@@ -116,6 +126,20 @@ Result<void> create_file(const UniqueFd& dir, const std::string& path, std::stri
   if (::fchown(file.get(), owner, owner) != 0) return errno_error("chown " + path);
   if (::fchmod(file.get(), mode) != 0)
     return errno_error("chmod " + path);  // exact, whatever the umask
+  return {};
+}
+
+Result<void> publish_file(const UniqueFd& dir, const std::string& name, std::string_view text,
+                          mode_t mode) {
+  ATOLL_TRY_ASSIGN(UniqueFd file, open_beneath(dir, "", O_TMPFILE | O_WRONLY, 0600));
+  if (!text.empty()) {
+    ATOLL_TRY(write_value(file, text));
+  }
+  if (::fchmod(file.get(), mode) != 0) return errno_error("chmod " + name);
+  // By its name in procfs: AT_EMPTY_PATH needs a capability.
+  const std::string unnamed = "/proc/self/fd/" + std::to_string(file.get());
+  if (::linkat(AT_FDCWD, unnamed.c_str(), dir.get(), name.c_str(), AT_SYMLINK_FOLLOW) != 0)
+    return errno_error("link " + name);
   return {};
 }
 
@@ -215,6 +239,23 @@ Result<void> set_size(const UniqueFd& file, std::uint64_t bytes) {
 Result<void> set_mode(const UniqueFd& file, mode_t mode) {
   if (::fchmod(file.get(), mode) != 0) return errno_error("chmod");
   return {};
+}
+
+Result<bool> try_lock(const UniqueFd& file) {
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return true;
+  if (errno == EWOULDBLOCK) return false;
+  return errno_error("flock");
+}
+
+Result<Space> space_of(const UniqueFd& file) {
+  struct statfs info{};
+  if (::fstatfs(file.get(), &info) != 0) return errno_error("fstatfs");
+  const auto unit = std::uint64_t(info.f_bsize);
+  Space out;
+  out.total = std::uint64_t(info.f_blocks) * unit;
+  out.used = std::uint64_t(info.f_blocks - info.f_bfree) * unit;
+  out.overlay = info.f_type == OVERLAYFS_SUPER_MAGIC;
+  return out;
 }
 
 Result<void> flush_to_disk(const UniqueFd& file) {

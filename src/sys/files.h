@@ -28,6 +28,8 @@ Result<UniqueFd> open_beneath(const UniqueFd& dir, const std::string& path, int 
 
 // At most `limit` bytes; a longer file is an error (out_of_range).
 Result<std::string> read_all(const UniqueFd& file, std::size_t limit);
+// Up to `size` bytes from `offset`; less at the end of the file.
+Result<std::string> read_at(const UniqueFd& file, std::uint64_t offset, std::size_t size);
 Result<std::string> read_beneath(const UniqueFd& dir, const std::string& path,
                                  std::size_t limit = 1 << 20);
 Result<std::string> read_trusted(const std::string& path, std::size_t limit = 1 << 20);
@@ -37,6 +39,11 @@ Result<void> write_beneath(const UniqueFd& dir, const std::string& path, std::st
 // Creates (never replaces) a file with content and mode; `owner` as uid and gid.
 Result<void> create_file(const UniqueFd& dir, const std::string& path, std::string_view text,
                          mode_t mode, uid_t owner);
+
+// The same for files that must never be seen half written: the name appears with the whole content
+// or not at all, also if the writer dies. EEXIST if the name is taken.
+Result<void> publish_file(const UniqueFd& dir, const std::string& name, std::string_view text,
+                          mode_t mode);
 
 enum class IfExists { fail, keep };
 Result<void> make_dir(const UniqueFd& dir, const std::string& name, mode_t mode, IfExists existing);
@@ -62,6 +69,18 @@ Result<void> link_as(const UniqueFd& file, const UniqueFd& dir, const std::strin
 Result<void> set_size(const UniqueFd& file, std::uint64_t bytes);
 Result<void> set_mode(const UniqueFd& file, mode_t mode);
 Result<void> flush_to_disk(const UniqueFd& file);
+// An exclusive flock(2) of the open file itself, which whoever holds a copy of the descriptor holds
+// too: a loop device on it, for example. False: another open file of the same file has it.
+Result<bool> try_lock(const UniqueFd& file);
+
+struct Space {
+  std::uint64_t used = 0;
+  std::uint64_t total = 0;
+  bool overlay = false;  // told by an overlay: the numbers are those of its upper layer
+};
+// Of the filesystem below an open file (O_PATH will do).
+Result<Space> space_of(const UniqueFd& file);
+
 enum class Presence { present, absent, unknown };
 Presence presence_of(const std::string& path);
 bool is_executable(const std::string& path);

@@ -73,6 +73,8 @@ struct Cloned {
 Result<Cloned> clone_process(std::uint64_t flags, const UniqueFd* into_cgroup,
                              std::optional<uid_t> owner = std::nullopt);
 [[noreturn]] void exit_now(int code);
+// SIGKILL to this process: nothing is cleaned up, no destructor runs.
+[[noreturn]] void kill_self();
 
 struct SpawnOptions {
   std::string path;

@@ -64,6 +64,12 @@ Result<void> reset_signals() {
   return {};
 }
 
+Result<void> set_parent_death(WithParent what) {
+  if (::prctl(PR_SET_PDEATHSIG, what == WithParent::die ? SIGKILL : 0) != 0)
+    return errno_error("prctl PR_SET_PDEATHSIG");
+  return {};
+}
+
 Result<void> unshare(int flags) {
   if (::unshare(flags) != 0) return errno_error("unshare");
   return {};

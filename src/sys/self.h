@@ -26,6 +26,10 @@ Result<void> place_descriptors(std::vector<std::pair<int, int>> fds);
 // Default disposition for all signals, none blocked.
 Result<void> reset_signals();
 
+// SIGKILL when the parent ends. The kernel forgets it when the user id changes, not at an exec.
+enum class WithParent { die, live };
+Result<void> set_parent_death(WithParent what);
+
 Result<void> unshare(int flags);
 Result<void> new_session();
 Result<void> set_hostname(const std::string& name);

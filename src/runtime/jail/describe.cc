@@ -35,6 +35,13 @@ struct Describer {
   std::string operator()(const CopyImage& a) const {
     return fmt::format("sparse copy of the {} MiB image", a.bytes >> 20);
   }
+  std::string operator()(const OpenDirectory&) const { return "open the sandbox's directory"; }
+  std::string operator()(const KeepRange& a) const {
+    return fmt::format("keep the range of slot {}", a.slot);
+  }
+  std::string operator()(const OpenImage&) const {
+    return "lock the kept image, repair it if it was not unmounted";
+  }
   std::string operator()(const MountDisk& a) const {
     return fmt::format("loop device, ext4 {} ({})", options_text(a.options), attrs_text(a.attrs));
   }
@@ -74,6 +81,12 @@ struct Describer {
   std::string operator()(const AwaitExec&) const {
     return "wait until the new process has executed the agent";
   }
+  std::string operator()(const RestoreMountPoints& a) const {
+    std::string out = "directories to mount over:";
+    for (const std::string& path : a.paths) out += " /" + path;
+    return out;
+  }
+  std::string operator()(const MarkComplete&) const { return "write the mark of a whole sandbox"; }
   std::string operator()(const EnterCgroup&) const { return "move itself into its cgroup"; }
   std::string operator()(const Unshare& a) const {
     return fmt::format("unshare {:#x}", unsigned(a.flags));

@@ -13,20 +13,23 @@
 namespace atl::jail {
 namespace {
 
-constexpr const char* kMkfsPaths[] = {"/sbin/mkfs.ext4", "/usr/sbin/mkfs.ext4"};
 constexpr std::chrono::seconds kMkfsDeadline{60};
+constexpr std::chrono::seconds kRepairDeadline{10};
 constexpr std::size_t kMaxSpares = 4;
+
+Result<std::string> find_tool(const std::string& name) {
+  for (const char* dir : {"/usr/sbin/", "/sbin/"}) {
+    if (sys::is_executable(dir + name)) return dir + name;
+  }
+  return make_error(Errc::failed_precondition, name + " is not installed");
+}
 
 // No journal: the disk of a sandbox does not survive a crash of the host. No resize inode and one
 // flex group: the metadata of a fresh image is small and in one piece, so that a copy costs 0.1 ms
 // instead of 1 ms. lazy_itable_init: tables in a sparse file are zero.
 Result<void> format(const std::string& path) {
   sys::SpawnOptions options;
-  for (const char* candidate : kMkfsPaths) {
-    if (sys::is_executable(candidate)) options.path = candidate;
-  }
-  if (options.path.empty())
-    return make_error(Errc::failed_precondition, "mkfs.ext4 is not installed");
+  ATOLL_TRY_ASSIGN(options.path, find_tool("mkfs.ext4"));
   options.argv = {"mkfs.ext4",
                   "-q",
                   "-F",
@@ -50,6 +53,29 @@ Result<void> format(const std::string& path) {
   ATOLL_TRY_ASSIGN(std::optional<sys::ExitStatus> status, child.wait(kMkfsDeadline));
   if (!status) return make_error(Errc::deadline_exceeded, "mkfs.ext4 did not finish");
   if (!status->success()) return make_error(Errc::internal, "mkfs.ext4 failed");
+  return {};
+}
+
+// ext4 clears bit 0 of s_state (byte 58 of the superblock) while it is mounted for writing and sets
+// it when it is unmounted. Bit 1: the kernel met errors in it.
+Result<bool> is_clean(const sys::UniqueFd& image) {
+  ATOLL_TRY_ASSIGN(std::string state, sys::read_at(image, 1024 + 58, 2));
+  if (state.size() != 2) return make_error(Errc::data_loss, "the disk image is cut off");
+  return state[0] == 1 && state[1] == 0;
+}
+
+// The host went down while the disk was mounted.
+Result<void> repair(const sys::UniqueFd& image) {
+  sys::SpawnOptions options;
+  ATOLL_TRY_ASSIGN(options.path, find_tool("e2fsck"));
+  options.argv = {"e2fsck", "-f", "-y", sys::path_of(image)};
+  options.env = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin"};
+  ATOLL_TRY_ASSIGN(sys::Child child, sys::spawn(options));
+  ATOLL_TRY_ASSIGN(std::optional<sys::ExitStatus> status, child.wait(kRepairDeadline));
+  if (!status) return make_error(Errc::deadline_exceeded, "e2fsck did not finish");
+  // 0: nothing to do, 1: repaired.
+  if (status->kind != sys::ExitStatus::Kind::exited || status->value > 1)
+    return make_error(Errc::data_loss, "the disk of this sandbox cannot be repaired");
   return {};
 }
 
@@ -79,6 +105,7 @@ Result<Disk> Disks::copy(std::uint64_t bytes) {
   Disk disk;
   ATOLL_TRY_ASSIGN(disk.image, sys::open_beneath(dir_, "", O_TMPFILE | O_RDWR, 0600));
   ATOLL_TRY(sys::copy_sparse(empty, disk.image));
+  ATOLL_TRY(sys::try_lock(disk.image));  // without a name nobody else can hold it
   return disk;
 }
 
@@ -102,7 +129,7 @@ bool Disks::refill(const MountDisk& how) {
   if (spares_.size() >= kMaxSpares) return false;
   auto made = [&]() -> Result<Disk> {
     ATOLL_TRY_ASSIGN(Disk disk, copy(last_bytes_));
-    ATOLL_TRY(mount_disk(disk, how));
+    ATOLL_TRY(mount_disk(disk, how, Content::empty));
     return disk;
   }();
   if (!made) {
@@ -114,12 +141,36 @@ bool Disks::refill(const MountDisk& how) {
   return true;
 }
 
-Result<void> mount_disk(Disk& disk, const MountDisk& how) {
+Result<Disk> open_kept(const sys::UniqueFd& dir, const std::string& name) {
+  Disk disk;
+  auto opened = sys::open_beneath(dir, name, O_RDWR);
+  if (!opened && opened.error().sys_errno == ENOENT)
+    return make_error(Errc::not_found, "this sandbox has no disk");
+  if (!opened) return std::move(opened).error();
+  disk.image = std::move(*opened);
+  ATOLL_TRY_ASSIGN(bool free, sys::try_lock(disk.image));
+  if (!free) return make_error(Errc::failed_precondition, "the disk is in use");
+  ATOLL_TRY_ASSIGN(bool clean, is_clean(disk.image));
+  if (!clean) {
+    ATOLL_TRY(repair(disk.image));
+  }
+  return disk;
+}
+
+Result<bool> is_unmounted(const sys::UniqueFd& dir, const std::string& name) {
+  auto image = sys::open_beneath(dir, name, O_RDONLY);
+  if (!image && image.error().sys_errno == ENOENT) return true;
+  if (!image) return std::move(image).error();
+  return sys::try_lock(*image);
+}
+
+Result<void> mount_disk(Disk& disk, const MountDisk& how, Content content) {
   ATOLL_TRY_ASSIGN(sys::LoopDevice device, sys::LoopDevice::attach(disk.image));
   ATOLL_TRY_ASSIGN(sys::FsContext context, sys::FsContext::open("ext4"));
   ATOLL_TRY(context.set("source", device.path()));
   ATOLL_TRY(context.set_options(how.options));
   ATOLL_TRY_ASSIGN(disk.mount, context.mount(how.attrs));
+  if (content == Content::kept) return {};
   for (const char* name : {"upper", "work"}) {
     ATOLL_TRY(sys::make_dir(disk.mount.fd(), name, 0755, sys::IfExists::fail));
   }

@@ -18,7 +18,9 @@
 
 namespace atl::jail {
 
-// An empty disk. Dropped before keep_as(), nothing of it is left.
+// A disk that is being made or used. The image is locked (sys::try_lock) before it gets a loop
+// device, which then holds the lock: as long as the filesystem is mounted anywhere, nobody else can
+// take it.
 struct Disk {
   sys::UniqueFd image;
   sys::DetachedMount mount;  // holds the directories `upper` and `work`, both root's
@@ -51,6 +53,13 @@ class Disks {
 };
 
 // Mounts the image through a fresh loop device that goes away with the mount.
-Result<void> mount_disk(Disk& disk, const MountDisk& how);
+enum class Content { empty, kept };
+Result<void> mount_disk(Disk& disk, const MountDisk& how, Content content);
+
+// The image `name` below `dir`, locked, its filesystem whole. failed_precondition if it is mounted,
+// not_found if there is none, data_loss if it cannot be repaired.
+Result<Disk> open_kept(const sys::UniqueFd& dir, const std::string& name);
+// True if the image is mounted nowhere, or does not exist.
+Result<bool> is_unmounted(const sys::UniqueFd& dir, const std::string& name);
 
 }  // namespace atl::jail

@@ -144,6 +144,7 @@ class Executor {
   }
   // The report goes out before the exec: afterwards there is nobody to send it.
   Result<void> operator()(const ExecAgent& a) {
+    ATOLL_TRY(sys::set_parent_death(sys::WithParent::live));
     ATOLL_TRY(
         sys::send_datagram(in_.channel, std::as_bytes(std::span(&report, 1)), {}, sys::Wait::yes));
     return sys::exec(a.path, a.argv, a.env);
@@ -178,19 +179,32 @@ class Executor {
   sys::UniqueFd listener_;
 };
 
+void ask_to_die(const sys::UniqueFd& channel) {
+  InitReport report;
+  report.failed = InitReport::die;
+  (void)sys::send_datagram(channel, std::as_bytes(std::span(&report, 1)), {}, sys::Wait::yes);
+}
+
 }  // namespace
 
 void run_init(InitInput input) {
   Executor executor(input);
   InitReport& report = executor.report;
+  // A warden that ends takes a half-made sandbox along; once the user id has changed, the end of
+  // the channel does the same at the latest when the report cannot be sent. If the warden ended
+  // before this call, `receive` sees that.
+  Result<void> bound = sys::set_parent_death(sys::WithParent::die);
   for (const Step& step : input.plan) {
     if (step.actor != Actor::init) continue;
     const auto begin = Clock::now();
-    Result<void> done = step.name == input.fail_at
+    if (input.faults.dies_before(step.name)) ask_to_die(input.channel);
+    Result<void> done = !bound ? bound
+                        : step.name == input.faults.fail_at
                             ? Result<void>(errno_error("failure asked for", EIO))
                             : std::visit(executor, step.action);
+    if (done && input.faults.dies_after(step.name)) ask_to_die(input.channel);
     if (!done) {
-      report.failed = 1;
+      report.failed = InitReport::bad;
       report.code = std::int32_t(done.error().code);
       report.sys_errno = done.error().sys_errno;
       wire::to_field_cut(report.step, step.name);

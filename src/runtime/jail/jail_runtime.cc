@@ -71,6 +71,7 @@ Result<wire::CreateRequest> create_request(const SandboxSpec& spec) {
   }
   if (!wire::to_field(request.boot_id, boot_id))
     return make_error(Errc::invalid_argument, "boot id too long");
+  request.kept_disk = spec.disk == Disk::kept ? 1 : 0;
   request.memory_bytes = spec.limits.memory_bytes;
   request.disk_bytes =
       (spec.limits.disk_bytes + wire::kDiskUnit - 1) / wire::kDiskUnit * wire::kDiskUnit;
@@ -151,8 +152,10 @@ class JailRuntime::Client : public std::enable_shared_from_this<Client> {
     request.header.sequence = ++last_sequence_;
     auto entry = std::make_shared<Waiting>(strand_);
     entry->op = Op(request.header.op);
-    if constexpr (std::is_same_v<Request, wire::CreateRequest>)
+    if constexpr (std::is_same_v<Request, wire::CreateRequest>) {
       entry->id = SandboxId::parse(wire::from_field(request.id));
+      entry->undo = request.kept_disk != 0 ? Op::kill : Op::destroy;
+    }
     waiting_.emplace(request.header.sequence, entry);
     const auto bytes = wire::bytes_of(request);
     outgoing_.emplace_back(bytes.begin(), bytes.end());
@@ -173,6 +176,7 @@ class JailRuntime::Client : public std::enable_shared_from_this<Client> {
     asio::steady_timer timer;
     Op op{};
     std::optional<SandboxId> id;
+    Op undo{};  // what takes a create back: a reboot must not cost the disk
     std::optional<Answer> answer;
     bool abandoned = false;
   };
@@ -218,16 +222,16 @@ class JailRuntime::Client : public std::enable_shared_from_this<Client> {
     if (entry.op != Op::create || !entry.id) return;
     auto reply = read_as<wire::CreateReply>(answer.bytes);
     if (!reply || reply->reply.code != 0) return;
-    log::warn("destroying a sandbox that was made too late", {{"sandbox", entry.id->str()}});
-    asio::co_spawn(strand_, destroy_late(shared_from_this(), *entry.id), asio::detached);
+    log::warn("ending a sandbox that was made too late", {{"sandbox", entry.id->str()}});
+    asio::co_spawn(strand_, end_late(shared_from_this(), entry.undo, *entry.id), asio::detached);
   }
 
-  static net::Task<void> destroy_late(std::shared_ptr<Client> self, SandboxId id) {
-    auto request = id_request(Op::destroy, id);
+  static net::Task<void> end_late(std::shared_ptr<Client> self, Op undo, SandboxId id) {
+    auto request = id_request(undo, id);
     if (!request) co_return;
     auto answer = co_await self->ask(*request);
     if (!answer)
-      log::error("cannot destroy it", {{"sandbox", id.str()}, {"error", answer.error().message}});
+      log::error("cannot end it", {{"sandbox", id.str()}, {"error", answer.error().message}});
   }
 
   void on_exited(const Answer& answer) {
@@ -391,6 +395,9 @@ net::Task<Result<Usage>> do_usage(ClientPtr client, SandboxId id) {
   Usage usage;
   usage.memory_bytes = reply.memory_bytes;
   usage.memory_peak_bytes = reply.memory_peak_bytes;
+  usage.memory_cache_bytes = reply.memory_cache_bytes;
+  usage.disk_bytes = reply.disk_bytes;
+  usage.disk_total_bytes = reply.disk_total_bytes;
   usage.cpu = std::chrono::microseconds(reply.cpu_micros);
   usage.pids = reply.pids;
   usage.oom_kills = reply.oom_kills;

@@ -87,9 +87,29 @@ class Launch::Executor {
     return sys::link_as(l_.disk_.image, l_.directory_, kImageName);
   }
 
+  Result<void> operator()(const OpenDirectory&) {
+    auto opened = sys::open_beneath(host_.sandboxes, l_.spec_.id, O_RDONLY | O_DIRECTORY);
+    if (!opened && opened.error().sys_errno == ENOENT)
+      return make_error(Errc::not_found, "no sandbox " + l_.spec_.id);
+    if (!opened) return std::move(opened).error();
+    l_.directory_ = std::move(*opened);
+    return {};
+  }
+
+  Result<void> operator()(const KeepRange& a) {
+    ATOLL_TRY(host_.ranges.claim(a.slot, l_.spec_.id));
+    l_.slot_ = a.slot;
+    return {};
+  }
+
+  Result<void> operator()(const OpenImage&) {
+    ATOLL_TRY_ASSIGN(l_.disk_, open_kept(l_.directory_, kImageName));
+    return {};
+  }
+
   Result<void> operator()(const MountDisk& a) {
     if (!l_.disk_.mount) {
-      ATOLL_TRY(mount_disk(l_.disk_, a));
+      ATOLL_TRY(mount_disk(l_.disk_, a, l_.spec_.kept ? Content::kept : Content::empty));
     }
     l_.disk_.image.reset();
     return {};
@@ -145,8 +165,8 @@ class Launch::Executor {
                            Ranges::first_id(l_.slot_)));
     if (cloned.pid == 0) {
       ends.first.reset();  // or the end of the warden would go unnoticed
-      run_init({l_.plan_, host_.filters, host_.fail_at, std::move(ends.second),
-                std::move(entrances), std::move(l_.control_)});
+      run_init({l_.plan_, host_.filters, host_.faults, std::move(ends.second), std::move(entrances),
+                std::move(l_.control_)});
     }
     l_.init_ = sys::Child(cloned.pid, std::move(cloned.pidfd));
     l_.channel_ = std::move(ends.first);
@@ -185,8 +205,34 @@ class Launch::Executor {
     ATOLL_TRY(a.layers_by_fd ? add_layers_by_fd(context) : add_layers_by_stage(context));
     auto mounted = context.mount(a.attrs);
     clear_stage();
+    // The overlay remembers which lower layer it was made over.
+    if (!mounted && mounted.error().sys_errno == ESTALE && l_.spec_.kept)
+      return make_error(Errc::failed_precondition,
+                        "the template is another than the one this disk was made over");
     if (!mounted) return std::move(mounted).error();
     l_.root_ = std::move(*mounted);
+    return {};
+  }
+
+  // Nothing runs inside, so nothing changes underway; links are not followed all the same.
+  Result<void> operator()(const RestoreMountPoints& a) {
+    const uid_t base = Ranges::first_id(l_.slot_);
+    for (const std::string& path : a.paths) {
+      const std::size_t slash = path.rfind('/');
+      const std::string parent = slash == std::string::npos ? "" : path.substr(0, slash);
+      const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
+      auto restored = [&]() -> Result<void> {
+        ATOLL_TRY_ASSIGN(sys::UniqueFd dir,
+                         sys::open_beneath(l_.root_.fd(), parent, O_RDONLY | O_DIRECTORY));
+        auto info = sys::stat_at(dir, name);
+        if (info && S_ISDIR(info->st_mode)) return {};
+        if (info) return make_error(Errc::failed_precondition, "not a directory");
+        if (info.error().sys_errno != ENOENT) return std::move(info).error();
+        ATOLL_TRY(sys::make_dir(dir, name, 0755, sys::IfExists::fail));
+        return sys::change_owner(dir, name, base, base);
+      }();
+      if (!restored) return std::move(restored).error().with("/" + path);
+    }
     return {};
   }
 
@@ -271,11 +317,12 @@ Launch::~Launch() {
 Result<void> Launch::begin() {
   Executor executor(*this);
   for (const Step& step : plan_) {
-    if (step.actor != Actor::warden || std::holds_alternative<AwaitExec>(step.action)) continue;
+    if (step.actor != Actor::warden) continue;
+    if (std::holds_alternative<AwaitExec>(step.action)) break;  // the rest is finish()
     const auto begin = Clock::now();
-    Result<void> done = step.name == host_.fail_at
-                            ? Result<void>(errno_error("failure asked for", EIO))
-                            : std::visit(executor, step.action);
+    Result<void> done = host_.faults.before(step.name);
+    if (done) done = std::visit(executor, step.action);
+    if (done) host_.faults.after(step.name);
     if (!done && done.error().sys_errno == EPIPE && channel_) {
       // The new process has failed already; its report says why.
       auto reason = advance();
@@ -306,23 +353,15 @@ Result<bool> Launch::advance() {
       failed_step_ = "exec";
       return make_error(Errc::internal, "the new process ended before it ran the agent");
     }
-    if (host_.fail_at == "await_exec") {
-      failed_step_ = host_.fail_at;
-      return errno_error("failure asked for", EIO);
-    }
-    auto good = check_socket();
-    if (!good) {
-      failed_step_ = "listen";
-      return std::move(good).error();
-    }
-    times_.emplace_back("await_exec", since(handed_over_));
+    ATOLL_TRY(finish());
     return true;
   }
   if (message.bytes.size() != sizeof(InitReport))
     return make_error(Errc::internal, "the new process sent something else");
   InitReport report;
   std::memcpy(&report, message.bytes.data(), sizeof(report));
-  if (report.failed != 0) {
+  if (report.failed == InitReport::die) die_now();
+  if (report.failed != InitReport::good) {
     failed_step_ = wire::from_field(report.step);
     Error error{Errc(report.code), report.sys_errno, std::string(wire::from_field(report.message))};
     return error;
@@ -334,6 +373,29 @@ Result<bool> Launch::advance() {
   }
   reported_ = true;
   return false;
+}
+
+Result<void> Launch::finish() {
+  failed_step_ = "await_exec";
+  ATOLL_TRY(host_.faults.before(failed_step_));
+  auto good = check_socket();
+  if (!good) {
+    failed_step_ = "listen";
+    return good;
+  }
+  host_.faults.after(failed_step_);
+  times_.emplace_back(failed_step_, since(handed_over_));
+
+  const auto begin = Clock::now();
+  failed_step_ = "mark";
+  ATOLL_TRY(host_.faults.before(failed_step_));
+  if (!spec_.kept) {
+    ATOLL_TRY(write_mark(directory_, {slot_}));
+  }
+  host_.faults.after(failed_step_);
+  times_.emplace_back(failed_step_, since(begin));
+  failed_step_.clear();
+  return {};
 }
 
 // Whatever made the socket other than planned, nobody inside may own it.

@@ -2,7 +2,7 @@
 // picture.
 //
 // Ownership: everything made on the way belongs to the Launch until take(); dropping it undoes all
-// of it. Single thread.
+// of it, except that a kept disk and its id range stay. Single thread.
 #pragma once
 
 #include <chrono>
@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "runtime/jail/disk.h"
+#include "runtime/jail/faults.h"
+#include "runtime/jail/mark.h"
 #include "runtime/jail/plan.h"
 #include "runtime/jail/ranges.h"
 #include "runtime/jail/seccomp_policy.h"
@@ -33,7 +35,7 @@ struct LaunchHost {
   sys::CgroupTree cgroups;
   HostFacts facts;
   SeccompPrograms filters;
-  std::string fail_at;  // name of a step that is to fail (tests)
+  Faults faults;
 };
 
 inline constexpr const char* kImageName = "disk.img";
@@ -76,6 +78,7 @@ class Launch {
   class Executor;
   Result<sys::Datagram> next_message();
   Result<void> check_socket();
+  Result<void> finish();
   void end_process();
 
   LaunchHost& host_;

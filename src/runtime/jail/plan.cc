@@ -90,11 +90,18 @@ class Builder {
 
 void add_warden_steps(const LaunchSpec& spec, const HostFacts& host, std::vector<Step>& steps) {
   Builder add(Actor::warden, steps);
-  add("directory", MakeDirectory{});
-  add("range", TakeRange{});
-  add("disk.image", CopyImage{spec.disk_bytes});
-  add("disk.mount", disk_mount());
-  add("upper", FillUpper{spec.template_id, upper_entries(spec)});
+  if (spec.kept) {
+    add("directory", OpenDirectory{});
+    add("range", KeepRange{spec.kept->slot});
+    add("disk.image", OpenImage{});
+    add("disk.mount", disk_mount());
+  } else {
+    add("directory", MakeDirectory{});
+    add("range", TakeRange{});
+    add("disk.image", CopyImage{spec.disk_bytes});
+    add("disk.mount", disk_mount());
+    add("upper", FillUpper{spec.template_id, upper_entries(spec)});
+  }
   // The directory is the host's root's, set-group-id, so that the socket made in it belongs to the
   // server's group. Neither owner nor group exists inside: nobody there can connect to the socket,
   // replace it or add to the directory.
@@ -122,8 +129,10 @@ void add_warden_steps(const LaunchSpec& spec, const HostFacts& host, std::vector
                          {"xino", "on"}},
                         kNoDev,
                         host.overlay_layers_by_fd});
+  if (spec.kept) add("mount_points", RestoreMountPoints{{"dev", "proc", "run", kControlDir}});
   add("handover", HandOverRoot{});
   add("await_exec", AwaitExec{});
+  add("mark", MarkComplete{});
 }
 
 BindAll proc_binds() {

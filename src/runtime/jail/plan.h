@@ -38,6 +38,11 @@ inline constexpr const char* kAgentPath = "/run/atoll/atoll-agent";
 inline constexpr const char* kAgentSocket = "/run/atoll/agent.sock";
 inline constexpr int kAgentPort = 49983;
 
+// What `kill` left of a sandbox, for its next boot.
+struct KeptDisk {
+  std::uint32_t slot = 0;  // the files carry its ids
+};
+
 struct LaunchSpec {
   std::string id;
   std::string template_id;
@@ -49,8 +54,9 @@ struct LaunchSpec {
   std::uint32_t pids = 0;
   gid_t server_gid = 0;
   runtime::NetworkPolicy network;
+  std::optional<KeptDisk> kept;  // nullopt: a fresh disk
 };
-// Preconditions: the request is valid.
+// Preconditions: the request is valid. `kept` is left for the caller to fill in.
 LaunchSpec to_launch_spec(const wire::CreateRequest& request, gid_t server_gid);
 
 struct HostFacts {
@@ -70,6 +76,12 @@ struct TakeRange {};
 struct CopyImage {
   std::uint64_t bytes;
 };
+// The same three for a kept disk. Their undoing leaves it as it is.
+struct OpenDirectory {};
+struct KeepRange {
+  std::uint32_t slot;
+};
+struct OpenImage {};
 struct MountDisk {
   Options options;
   sys::MountAttrs attrs;
@@ -119,8 +131,14 @@ struct MountRoot {
   sys::MountAttrs attrs;
   bool layers_by_fd;
 };
+// Directories that are mounted over, made again if somebody inside has removed them.
+struct RestoreMountPoints {
+  std::vector<std::string> paths;
+};
 struct HandOverRoot {};
 struct AwaitExec {};
+// The launch is complete: from now on the directory is a sandbox and not the remains of a launch.
+struct MarkComplete {};
 
 // ---- steps of the new process
 struct EnterCgroup {};
@@ -205,12 +223,13 @@ struct ExecAgent {
 };
 
 using Action =
-    std::variant<MakeDirectory, TakeRange, CopyImage, MountDisk, FillUpper, MakeControlDir,
-                 MakeCgroup, CloneInit, MapIds, SetOomScore, IdmapTemplate, MountRoot, HandOverRoot,
-                 AwaitExec, EnterCgroup, Unshare, NewSession, SetHostname, LoopbackUp, ReceiveRoot,
-                 CloneShared, MakeProc, ChangeRoot, AttachShared, AttachProc, AttachControlDir,
-                 NewMount, SetSysctls, BindAll, ListenAgent, BecomeRoot, LimitCapabilities,
-                 LimitResources, PlaceDescriptors, InstallFilter, ExecAgent>;
+    std::variant<MakeDirectory, TakeRange, CopyImage, OpenDirectory, KeepRange, OpenImage,
+                 MountDisk, FillUpper, MakeControlDir, MakeCgroup, CloneInit, MapIds, SetOomScore,
+                 IdmapTemplate, MountRoot, RestoreMountPoints, HandOverRoot, AwaitExec,
+                 MarkComplete, EnterCgroup, Unshare, NewSession, SetHostname, LoopbackUp,
+                 ReceiveRoot, CloneShared, MakeProc, ChangeRoot, AttachShared, AttachProc,
+                 AttachControlDir, NewMount, SetSysctls, BindAll, ListenAgent, BecomeRoot,
+                 LimitCapabilities, LimitResources, PlaceDescriptors, InstallFilter, ExecAgent>;
 
 enum class Actor : std::uint8_t { warden, init };
 

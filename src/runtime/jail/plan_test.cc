@@ -17,8 +17,9 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 LaunchSpec spec() {
-  return {"abc", "base", "box", "01234567-89ab-4cde-8f01-23456789abcd", 512ull << 20, 1ull << 30,
-          1500,  99,     4711};
+  return {"abc",        "base",     "box", "01234567-89ab-4cde-8f01-23456789abcd",
+          512ull << 20, 1ull << 30, 1500,  99,
+          4711,         {}};
 }
 
 HostFacts v1() {

@@ -115,7 +115,7 @@ Result<void> validate(const CreateRequest& plan) {
   ATOLL_TRY(id_field(plan.template_id, "template_id"));
   ATOLL_TRY(hostname_field(plan.hostname));
   ATOLL_TRY(boot_id_field(plan.boot_id));
-  ATOLL_TRY(reserved_field(plan.reserved));
+  ATOLL_TRY(range_field(plan.kept_disk, 0, 1, "kept_disk"));
   ATOLL_TRY(range_field(plan.memory_bytes, kMinMemory, kMaxMemory, "memory_bytes"));
   ATOLL_TRY(range_field(plan.disk_bytes, kMinDisk, kMaxDisk, "disk_bytes"));
   if (plan.disk_bytes % kDiskUnit != 0) return invalid("disk_bytes is not a multiple of 1 MiB");

@@ -43,7 +43,7 @@ enum class Op : std::uint16_t {
   destroy,      // IdRequest -> Reply
   freeze,       // IdRequest -> Reply
   thaw,         // IdRequest -> Reply
-  kill,         // IdRequest -> Reply: ends every process, keeps the rest until destroy
+  kill,         // IdRequest -> Reply: ends every process, keeps the disk (unmounted)
   list,         // ListRequest -> ListReply
   agent_dir,    // IdRequest -> Reply + one O_PATH descriptor of the directory that holds agent.sock
   stats,        // IdRequest -> StatsReply
@@ -93,9 +93,9 @@ struct CreateRequest {
   char template_id[kIdSize] = {};
   char hostname[kHostnameSize] = {};
   char boot_id[kBootIdSize] = {};
-  std::uint8_t reserved[1] = {};
+  std::uint8_t kept_disk = 0;  // 1: boot again over the disk that `kill` left
   std::uint64_t memory_bytes = 0;
-  std::uint64_t disk_bytes = 0;
+  std::uint64_t disk_bytes = 0;  // of a fresh disk
   std::uint32_t cpu_millis = 0;
   std::uint32_t pids = 0;
   NetworkFields network;
@@ -159,6 +159,9 @@ struct StatsReply {
   Reply reply;
   std::uint64_t memory_bytes = 0;
   std::uint64_t memory_peak_bytes = 0;
+  std::uint64_t memory_cache_bytes = 0;
+  std::uint64_t disk_bytes = 0;  // used
+  std::uint64_t disk_total_bytes = 0;
   std::uint64_t cpu_micros = 0;
   std::uint64_t pids = 0;
   std::uint64_t oom_kills = 0;

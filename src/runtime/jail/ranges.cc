@@ -56,11 +56,22 @@ Result<std::uint32_t> Ranges::take(const std::string& sandbox) {
   for (std::uint32_t attempt = 0; attempt < kEndSlot - kFirstSlot; ++attempt) {
     const std::uint32_t slot = next_;
     next_ = next_ + 1 < kEndSlot ? next_ + 1 : kFirstSlot;
-    auto made = sys::create_file(dir_, std::to_string(slot), text, 0600, 0);
+    auto made = sys::publish_file(dir_, std::to_string(slot), text, 0600);
     if (made) return slot;
     if (made.error().sys_errno != EEXIST) return std::move(made).error();
   }
   return make_error(Errc::resource_exhausted, "no free id range");
+}
+
+Result<void> Ranges::claim(std::uint32_t slot, const std::string& sandbox) {
+  if (slot < kFirstSlot || slot >= kEndSlot)
+    return make_error(Errc::data_loss, "no slot " + std::to_string(slot));
+  const RangeOwner wanted{home_, instance_, sandbox};
+  auto made = sys::publish_file(dir_, std::to_string(slot), to_text(wanted), 0600);
+  if (made || made.error().sys_errno != EEXIST) return made;
+  ATOLL_TRY_ASSIGN(RangeOwner owner, owner_of(std::to_string(slot)));
+  if (owner == wanted) return {};
+  return make_error(Errc::failed_precondition, "the id range of this disk has another owner now");
 }
 
 Result<void> Ranges::give_back(std::uint32_t slot) {
@@ -93,6 +104,8 @@ void Ranges::sweep_orphans() {
   for (const std::string& name : *names) {
     if (!to_slot(name)) continue;
     auto owner = owner_of(name);
+    // Files appear whole; one that is not was left by something else and belongs to nobody.
+    if (!owner && owner.error().code == Errc::data_loss) (void)sys::remove_file(dir_, name);
     if (!owner || owner->home.empty() || owner->home.front() != '/') continue;
     if (sys::presence_of(owner->home) != sys::Presence::absent) continue;
     (void)sys::remove_file(dir_, name);  // taken again or gone already: either is fine

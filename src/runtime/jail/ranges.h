@@ -1,8 +1,9 @@
 // Id ranges: every sandbox of every server on a machine has 65,536 user and group ids of its own.
 //
 // A slot n means the ids n*65536 .. n*65536+65535. A taken slot is a file of that number in one
-// directory for the whole machine, created with O_EXCL, so that servers which know nothing of each
-// other never share a range. Its text names the owner: home, instance and sandbox, one per line.
+// directory for the whole machine, linked with its whole text in one go, so that servers which know
+// nothing of each other never share a range. Its text names the owner: home, instance and sandbox,
+// one per line.
 #pragma once
 
 #include <sys/types.h>
@@ -37,6 +38,9 @@ class Ranges {
 
   // A free slot, round robin: a range just freed comes back as late as possible.
   Result<std::uint32_t> take(const std::string& sandbox);
+  // The slot that files of a kept disk carry: ours already, or free (the host was started anew).
+  // Taken by others: failed_precondition.
+  Result<void> claim(std::uint32_t slot, const std::string& sandbox);
   Result<void> give_back(std::uint32_t slot);
   // Slots of this home and instance.
   Result<std::vector<TakenSlot>> mine() const;

@@ -19,7 +19,6 @@ constexpr std::uint64_t kControlToken = 0;
 constexpr seconds kLaunchDeadline{15};
 constexpr seconds kDestroyDeadline{15};
 constexpr seconds kEmptyDeadline{3};
-constexpr seconds kFreezeDeadline{2};
 constexpr std::size_t kMaxLaunches = 256;
 
 wire::Header header_for(wire::Op op, std::uint64_t sequence) {
@@ -103,7 +102,8 @@ bool Warden::tidy() {
 std::optional<milliseconds> Warden::next_timeout() const {
   Clock::time_point next = Clock::time_point::max();
   for (const auto& [id, pending] : launches_) next = std::min(next, pending.deadline);
-  for (const auto& [id, sandbox] : sandboxes_) next = std::min(next, sandbox.deadline);
+  for (const auto& [id, sandbox] : sandboxes_)
+    next = std::min({next, sandbox.deadline, sandbox.look.next});
   if (next == Clock::time_point::max()) return std::nullopt;
   return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(next - Clock::now()));
 }
@@ -145,17 +145,23 @@ Result<void> Warden::handle(const wire::HelloRequest& request) {
 Result<void> Warden::handle(const wire::CreateRequest& request) {
   LaunchSpec spec = to_launch_spec(request, server_gid_);
   const std::string id = spec.id;
+  if (request.kept_disk != 0) return boot_again(id, std::move(spec), request.header.sequence);
   if (launches_.contains(id) || sandboxes_.contains(id)) {
     return reply(wire::Op::create, request.header.sequence,
                  make_error(Errc::already_exists, "sandbox " + id + " exists"));
   }
+  return begin_launch(std::move(spec), request.header.sequence);
+}
+
+Result<void> Warden::begin_launch(LaunchSpec spec, std::uint64_t sequence) {
+  const std::string id = spec.id;
   if (launches_.size() >= kMaxLaunches) {
-    return reply(wire::Op::create, request.header.sequence,
+    return reply(wire::Op::create, sequence,
                  make_error(Errc::resource_exhausted, "too many launches at once"));
   }
   Pending pending;
   pending.launch = std::make_unique<Launch>(host_, std::move(spec));
-  pending.sequence = request.header.sequence;
+  pending.sequence = sequence;
   pending.deadline = Clock::now() + kLaunchDeadline;
   auto begun = pending.launch->begin();
   const auto it = launches_.emplace(id, std::move(pending)).first;
@@ -170,32 +176,32 @@ Result<void> Warden::handle(const wire::IdRequest& request) {
   const std::string id(wire::from_field(request.id));
   const wire::Op op = wire::Op(request.header.op);
   const std::uint64_t sequence = request.header.sequence;
+  if (launches_.contains(id)) {
+    return reply(op, sequence,
+                 make_error(Errc::failed_precondition, "sandbox " + id + " is being made"));
+  }
   const auto found = sandboxes_.find(id);
   if (found == sandboxes_.end()) {
-    if (launches_.contains(id))
-      return reply(op, sequence,
-                   make_error(Errc::failed_precondition, "sandbox " + id + " is being made"));
     return reply(op, sequence, make_error(Errc::not_found, "no sandbox " + id));
   }
   Sandbox& sandbox = found->second;
   if (op == wire::Op::destroy) return destroy(id, sandbox, sequence);
   if (sandbox.removing) return reply(op, sequence, make_error(Errc::not_found, "no sandbox " + id));
+  if (!sandbox.whole) {
+    return reply(op, sequence,
+                 make_error(Errc::failed_precondition,
+                            "sandbox " + id + " is a leftover: it can only be destroyed"));
+  }
   if (op == wire::Op::stats) return send_stats(id, sequence);
+  if (op == wire::Op::kill) return begin_kill(id, sandbox, sequence);
   if (!sandbox.alive()) {
-    if (op == wire::Op::kill) return reply(op, sequence, {});
     return reply(op, sequence, make_error(Errc::failed_precondition, "sandbox " + id + " is dead"));
   }
   switch (op) {
     case wire::Op::freeze:
-      return reply(op, sequence, freeze(id, sandbox));
+      return begin_freeze(id, sandbox, sequence);
     case wire::Op::thaw:
       return reply(op, sequence, thaw(id, sandbox));
-    case wire::Op::kill: {
-      auto killed = kill(sandbox, id);
-      if (!killed) return reply(op, sequence, killed);
-      sandbox.waiting_kill.push_back(sequence);
-      return {};
-    }
     case wire::Op::agent_dir: {
       if (!sandbox.control_dir)
         return reply(op, sequence, make_error(Errc::not_found, "control directory not found"));
@@ -220,9 +226,10 @@ Result<void> Warden::handle(const wire::ListRequest& request) {
     const Sandbox& sandbox = it->second;
     wire::ListEntry& entry = message.entries[message.count++];
     wire::to_field_cut(entry.id, it->first);
-    entry.state = std::uint8_t(!sandbox.alive() ? wire::SandboxState::dead
-                               : sandbox.frozen ? wire::SandboxState::frozen
-                                                : wire::SandboxState::running);
+    entry.state = std::uint8_t(!sandbox.whole     ? wire::SandboxState::leftover
+                               : !sandbox.alive() ? wire::SandboxState::dead
+                               : sandbox.frozen   ? wire::SandboxState::frozen
+                                                  : wire::SandboxState::running);
   }
   return send(message);
 }
@@ -240,10 +247,21 @@ Result<void> Warden::handle(const wire::EgressSocketsRequest& request) {
 Result<void> Warden::destroy(const std::string& id, Sandbox& sandbox, std::uint64_t sequence) {
   sandbox.waiting_destroy.push_back(sequence);
   if (sandbox.removing) return {};
+  // From here on it is a leftover, whatever happens to us.
+  auto unmarked = unmark(id, sandbox);
+  if (!unmarked) {
+    sandbox.waiting_destroy.pop_back();
+    return reply(wire::Op::destroy, sequence, unmarked);
+  }
   sandbox.removing = true;
   sandbox.deadline = Clock::now() + kDestroyDeadline;
+  const Error gone = make_error(Errc::not_found, "sandbox " + id + " was destroyed");
+  ATOLL_TRY(end_freeze(sandbox, gone));
+  ATOLL_TRY(end_settling(id, sandbox, gone));
   if (!sandbox.alive()) return finish_removal(id);
+  if (host_.faults.dies_before("destroy.kill")) die_now();
   auto killed = kill(sandbox, id);
+  host_.faults.after("destroy.kill");
   if (!killed) {
     log::error("cannot kill a sandbox", {{"sandbox", id}, {"error", killed.error().message}});
     return finish_removal(id);
@@ -251,30 +269,20 @@ Result<void> Warden::destroy(const std::string& id, Sandbox& sandbox, std::uint6
   return {};
 }
 
-// The end of a pid namespace's first process is the end of all of them.
-Result<void> Warden::kill(Sandbox& sandbox, const std::string& id) {
-  auto sent = sys::signal_pidfd(sandbox.process(), SIGKILL);
-  if (!sent && sent.error().sys_errno != ESRCH) return sent;
-  if (sandbox.frozen) return thaw(id, sandbox);
-  return {};
-}
-
-Result<void> Warden::freeze(const std::string& id, Sandbox& sandbox) {
-  ATOLL_TRY_ASSIGN(sys::Cgroup cgroup, cgroup_of(id));
-  ATOLL_TRY(cgroup.freeze(kFreezeDeadline));
-  sandbox.frozen = true;
-  return {};
-}
-
 Result<void> Warden::thaw(const std::string& id, Sandbox& sandbox) {
+  ATOLL_TRY(end_freeze(sandbox, make_error(Errc::aborted, "thawed meanwhile")));
   ATOLL_TRY_ASSIGN(sys::Cgroup cgroup, cgroup_of(id));
+  ATOLL_TRY(host_.faults.before("thaw"));
   ATOLL_TRY(cgroup.thaw());
+  host_.faults.after("thaw");
   sandbox.frozen = false;
   return {};
 }
 
 Result<void> Warden::send_stats(const std::string& id, std::uint64_t sequence) {
+  const Sandbox& sandbox = sandboxes_.at(id);
   auto usage = [&]() -> Result<sys::CgroupUsage> {
+    if (!sandbox.alive()) return sys::CgroupUsage{};
     ATOLL_TRY_ASSIGN(sys::Cgroup cgroup, cgroup_of(id));
     return cgroup.usage();
   }();
@@ -286,6 +294,10 @@ Result<void> Warden::send_stats(const std::string& id, std::uint64_t sequence) {
   }
   message.memory_bytes = usage->memory_bytes;
   message.memory_peak_bytes = usage->memory_peak_bytes;
+  message.memory_cache_bytes = usage->memory_cache_bytes;
+  const sys::Space space = disk_space(id, sandbox);
+  message.disk_bytes = space.used;
+  message.disk_total_bytes = space.total;
   message.cpu_micros = usage->cpu_micros;
   message.pids = usage->pids;
   message.oom_kills = usage->oom_kills;
@@ -307,13 +319,15 @@ Result<void> Warden::on_launch(const std::string& id) {
   launches_.erase(it);
   StartedSandbox started = pending.launch->take();
   Sandbox sandbox;
+  sandbox.whole = true;
   sandbox.slot = started.slot;
+  sandbox.pid = started.init.pid();
   sandbox.init = std::move(started.init);
   sandbox.control_dir = std::move(started.control_dir);
   sandbox.layers = std::move(started.layers);
   with_layers_.push_back(id);
   sandbox.token = watch(Watched::Kind::sandbox, id);
-  const auto& entry = sandboxes_.emplace(id, std::move(sandbox)).first->second;
+  const auto& entry = sandboxes_.insert_or_assign(id, std::move(sandbox)).first->second;
   ATOLL_TRY(poller_.add(entry.process(), entry.token));
   wire::CreateReply message;
   message.reply.header = header_for(wire::Op::create, pending.sequence);
@@ -332,8 +346,12 @@ Result<void> Warden::end_launch(std::map<std::string, Pending>::iterator it, con
   message.reply.header = header_for(wire::Op::create, pending.sequence);
   fill(message.reply, error, pending.launch->failed_step());
   fill_times(message, *pending.launch);
+  const std::string id = pending.launch->spec().id;
   const_cast<std::unique_ptr<Launch>&>(pending.launch).reset();  // undone before it is answered
-  return send(message);
+  ATOLL_TRY(send(message));
+  // A disk that was to boot again is kept.
+  const auto kept = sandboxes_.find(id);
+  return kept != sandboxes_.end() ? begin_settling(id, kept->second) : Result<void>();
 }
 
 Result<void> Warden::on_process_end(const std::string& id) {
@@ -353,15 +371,17 @@ Result<void> Warden::on_process_end(const std::string& id) {
     }
   }
   sandbox.pidfd.reset();
+  sandbox.init = sys::Child();
+  sandbox.pid = 0;
   sandbox.frozen = false;
-  const std::vector<std::uint64_t> waiting = std::exchange(sandbox.waiting_kill, {});
-  for (std::uint64_t sequence : waiting) {
-    ATOLL_TRY(reply(wire::Op::kill, sequence, {}));
-  }
+  ATOLL_TRY(end_freeze(sandbox, make_error(Errc::failed_precondition, "sandbox " + id + " died")));
   if (sandbox.removing) return finish_removal(id);
-  if (!waiting.empty()) return {};
-  wire::to_field_cut(event.id, id);
-  return send(event);
+  if (!sandbox.whole) return {};
+  if (sandbox.waiting_kill.empty()) {
+    wire::to_field_cut(event.id, id);
+    ATOLL_TRY(send(event));
+  }
+  return begin_settling(id, sandbox);
 }
 
 Result<void> Warden::finish_removal(const std::string& id) {
@@ -380,6 +400,7 @@ Result<void> Warden::finish_removal(const std::string& id) {
 }
 
 Result<void> Warden::remove_all_of(const std::string& id, Sandbox& sandbox) {
+  ATOLL_TRY(host_.faults.before("destroy.cgroup"));
   ATOLL_TRY_ASSIGN(std::optional<sys::Cgroup> cgroup, host_.cgroups.find(id));
   if (cgroup) {
     // Members that are no children of the first process, or all of them if that one is unknown.
@@ -394,14 +415,19 @@ Result<void> Warden::remove_all_of(const std::string& id, Sandbox& sandbox) {
     }
     ATOLL_TRY(cgroup->remove(kEmptyDeadline));
   }
+  host_.faults.after("destroy.cgroup");
   sandbox.control_dir.reset();
   sandbox.layers.clear();
+  ATOLL_TRY(host_.faults.before("destroy.tree"));
   ATOLL_TRY(sys::remove_tree(host_.sandboxes, id));
+  host_.faults.after("destroy.tree");
+  ATOLL_TRY(host_.faults.before("destroy.range"));
   // Last: until here files and processes carried these ids.
   if (sandbox.slot) {
     ATOLL_TRY(host_.ranges.give_back(*sandbox.slot));
     sandbox.slot.reset();
   }
+  host_.faults.after("destroy.range");
   return {};
 }
 
@@ -415,7 +441,9 @@ Result<void> Warden::on_deadlines() {
     ATOLL_TRY(end_launch(launches_.find(id),
                          make_error(Errc::deadline_exceeded, "the launch took too long")));
   }
+  std::vector<std::string> due;
   for (auto& [id, sandbox] : sandboxes_) {
+    if (sandbox.look.next <= now) due.push_back(id);
     if (sandbox.deadline > now) continue;
     // It stays marked for removal; whenever its process ends, the rest goes too.
     sandbox.deadline = Clock::time_point::max();
@@ -423,6 +451,9 @@ Result<void> Warden::on_deadlines() {
       ATOLL_TRY(reply(wire::Op::destroy, sequence,
                       make_error(Errc::deadline_exceeded, "processes do not end")));
     }
+  }
+  for (const std::string& id : due) {
+    ATOLL_TRY(look_again(id));
   }
   return {};
 }

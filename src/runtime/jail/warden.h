@@ -2,10 +2,11 @@
 //
 // Theory of operation. The event loop waits on the control socket, on the report channel of every
 // launch under way and on the pidfd of every sandbox's first process. Nothing waits in line behind
-// a slow sandbox: a launch goes on in its own process after the hand-over, and a destroy is
-// answered when the process has gone. When the control socket closes, the warden exits and leaves
-// the sandboxes as they are; the next one finds them again by their cgroups, directories and id
-// ranges.
+// a slow sandbox: a launch goes on in its own process after the hand-over, a destroy is answered
+// when the process has gone, and what tells nobody when it is done (a group that freezes, a disk
+// that is unmounted by dying processes) is looked at again after growing pauses. When the control
+// socket closes, the warden exits and leaves the sandboxes as they are; the next one finds them
+// again by their cgroups, directories and id ranges.
 #pragma once
 
 #include <chrono>
@@ -30,6 +31,7 @@ struct WardenConfig {
   std::string templates;
   std::string agent_path;
   std::string fail_at;            // tests: name of the step that fails
+  std::string die_at;             // tests: name of the step at which the warden dies, see faults.h
   bool layers_by_stage = false;   // tests: mount overlays as on kernels that take no descriptors
   bool unsafe_no_limits = false;  // tests: go on where cgroup controllers are missing
   std::string cgroup_v2_root;     // tests: use this cgroup2 mount although v1 has the controllers
@@ -48,18 +50,37 @@ class Warden {
  private:
   using Clock = std::chrono::steady_clock;
 
+  // A create over a kept disk.
+  struct Boot {
+    LaunchSpec spec;
+    std::uint64_t sequence;
+  };
+  // What is waited for by looking again.
+  struct Look {
+    enum class For : std::uint8_t { nothing, frozen, settled } what = For::nothing;
+    Clock::time_point next = Clock::time_point::max();
+    Clock::time_point give_up = Clock::time_point::max();
+    std::chrono::milliseconds pause{0};
+  };
   struct Sandbox {
+    // Has its mark (mark.h). Without it, running or not, it is a leftover.
+    bool whole = false;
     std::optional<std::uint32_t> slot;
+    pid_t pid = 0;            // of its first process
     sys::Child init;          // ours, if this warden made it
     sys::UniqueFd pidfd;      // of an adopted one
     std::uint64_t token = 0;  // of its pidfd in the poller; 0 = no process
     sys::UniqueFd control_dir;
     std::vector<sys::DetachedMount> layers;  // see StartedSandbox
     bool frozen = false;
+    bool settled = false;  // dead; no process, no cgroup and no mount of its disk is left
     bool removing = false;
     std::vector<std::uint64_t> waiting_kill;
     std::vector<std::uint64_t> waiting_destroy;
+    std::vector<std::uint64_t> waiting_freeze;
+    std::optional<Boot> waiting_boot;  // begins when it has settled
     Clock::time_point deadline = Clock::time_point::max();
+    Look look;
     bool alive() const { return token != 0; }
     const sys::UniqueFd& process() const { return init ? init.pidfd() : pidfd; }
   };
@@ -88,10 +109,23 @@ class Warden {
   Result<void> handle(const wire::SetNetworkRequest& request);
   Result<void> handle(const wire::EgressSocketsRequest& request);
   Result<void> destroy(const std::string& id, Sandbox& sandbox, std::uint64_t sequence);
-  Result<void> kill(Sandbox& sandbox, const std::string& id);
-  Result<void> freeze(const std::string& id, Sandbox& sandbox);
   Result<void> thaw(const std::string& id, Sandbox& sandbox);
   Result<void> send_stats(const std::string& id, std::uint64_t sequence);
+  Result<void> begin_launch(LaunchSpec spec, std::uint64_t sequence);
+
+  // warden_life.cc: what takes more than one look.
+  Result<void> boot_again(const std::string& id, LaunchSpec spec, std::uint64_t sequence);
+  Result<void> kill(Sandbox& sandbox, const std::string& id);
+  Result<void> begin_kill(const std::string& id, Sandbox& sandbox, std::uint64_t sequence);
+  Result<void> begin_freeze(const std::string& id, Sandbox& sandbox, std::uint64_t sequence);
+  Result<void> end_freeze(Sandbox& sandbox, const Result<void>& outcome);
+  Result<void> begin_settling(const std::string& id, Sandbox& sandbox);
+  Result<void> end_settling(const std::string& id, Sandbox& sandbox, const Result<void>& outcome);
+  // One look, without waiting: is it there?
+  Result<bool> settle(const std::string& id, Sandbox& sandbox);
+  Result<void> look_again(const std::string& id);
+  Result<void> unmark(const std::string& id, Sandbox& sandbox);
+  sys::Space disk_space(const std::string& id, const Sandbox& sandbox) const;
 
   Result<void> on_launch(const std::string& id);
   Result<void> on_process_end(const std::string& id);

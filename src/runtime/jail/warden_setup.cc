@@ -153,9 +153,10 @@ Result<std::unique_ptr<Warden>> Warden::create(const WardenConfig& config) {
   ATOLL_TRY_ASSIGN(SeccompPrograms filters, compile_seccomp_policy());
   ATOLL_TRY_ASSIGN(sys::Poller poller, sys::Poller::create());
 
-  LaunchHost host{std::move(templates), std::move(mine),    Disks(std::move(images)),
-                  std::move(ranges),    std::move(cgroups), std::move(facts),
-                  std::move(filters),   config.fail_at};
+  LaunchHost host{std::move(templates),     std::move(mine),
+                  Disks(std::move(images)), std::move(ranges),
+                  std::move(cgroups),       std::move(facts),
+                  std::move(filters),       {config.fail_at, config.die_at}};
   std::unique_ptr<Warden> warden(new Warden(std::move(host), std::move(*lock), std::move(sandboxes),
                                             config.instance, std::move(poller)));
   ATOLL_TRY(warden->find_left_behind());
@@ -175,6 +176,9 @@ Result<void> Warden::find_left_behind() {
   for (const std::string& id : names) {
     ATOLL_TRY_ASSIGN(Sandbox sandbox, adopt(id));
     Sandbox& kept = sandboxes_.emplace(id, std::move(sandbox)).first->second;
+    if (!kept.pidfd && kept.whole) {
+      ATOLL_TRY(begin_settling(id, kept));
+    }
     if (!kept.pidfd) continue;
     kept.token = watch(Watched::Kind::sandbox, id);
     ATOLL_TRY(poller_.add(kept.pidfd, kept.token));
@@ -182,7 +186,7 @@ Result<void> Warden::find_left_behind() {
   ATOLL_TRY_ASSIGN(std::vector<TakenSlot> slots, host_.ranges.mine());
   for (const TakenSlot& slot : slots) {
     const auto found = sandboxes_.find(slot.sandbox);
-    if (found != sandboxes_.end() && !found->second.slot) {
+    if (found != sandboxes_.end() && found->second.slot.value_or(slot.slot) == slot.slot) {
       found->second.slot = slot.slot;
     } else {
       ATOLL_TRY(host_.ranges.give_back(slot.slot));
@@ -194,10 +198,21 @@ Result<void> Warden::find_left_behind() {
   return {};
 }
 
-// Looks for the first process of a sandbox. Without one the sandbox is dead and waits to be
-// destroyed.
+// What a directory and a cgroup say of a sandbox, and its first process if it has one.
 Result<Warden::Sandbox> Warden::adopt(const std::string& id) {
   Sandbox sandbox;
+  auto directory = sys::open_beneath(host_.sandboxes, id, O_RDONLY | O_DIRECTORY);
+  auto mark = directory ? read_mark(*directory) : Result<std::optional<Mark>>(std::nullopt);
+  if (!mark) log::error("a sandbox's mark", {{"sandbox", id}, {"error", mark.error().message}});
+  if (mark && *mark) {
+    sandbox.whole = true;
+    // /run is empty after a boot of the host; until the disk is gone nobody else may use its ids.
+    auto claimed = host_.ranges.claim((*mark)->slot, id);
+    if (claimed) sandbox.slot = (*mark)->slot;
+    if (!claimed)
+      log::error("the id range of a sandbox is lost",
+                 {{"sandbox", id}, {"error", claimed.error().message}});
+  }
   ATOLL_TRY_ASSIGN(std::optional<sys::Cgroup> cgroup, host_.cgroups.find(id));
   if (!cgroup) return sandbox;
   ATOLL_TRY_ASSIGN(std::vector<pid_t> pids, cgroup->processes());
@@ -210,8 +225,14 @@ Result<Warden::Sandbox> Warden::adopt(const std::string& id) {
     if (sys::has_ended(*pidfd)) continue;
     if (control) sandbox.control_dir = std::move(*control);
     sandbox.pidfd = std::move(*pidfd);
+    sandbox.pid = pid;
     auto frozen = cgroup->frozen();
     sandbox.frozen = frozen && *frozen;
+    auto freezing = cgroup->freezing();
+    if (!sandbox.frozen && freezing && *freezing) {
+      // Asked to freeze by a warden that died before it was done: nobody was told that it is.
+      ATOLL_TRY(cgroup->thaw());
+    }
     break;
   }
   return sandbox;
