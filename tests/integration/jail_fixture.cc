@@ -1,10 +1,12 @@
 #include "jail_fixture.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <boost/asio/steady_timer.hpp>
 #include <fstream>
 #include <sstream>
 
@@ -149,6 +151,41 @@ int JailTest::init_pid(const SandboxId& id) {
     if (least == 0 || pid < least) least = pid;
   }
   return least;
+}
+
+void JailTest::pause_for(std::chrono::milliseconds time) {
+  net::asio::steady_timer timer(io_, time);
+  bool done = false;
+  timer.async_wait([&](boost::system::error_code) { done = true; });
+  io_.restart();
+  while (!done) io_.run_one();
+}
+
+void JailTest::kill_warden() {
+  ASSERT_EQ(::kill(runtime_->warden_pid(), SIGKILL), 0);
+  stop();
+}
+
+std::vector<std::string> JailTest::step_names(const std::string& option) {
+  std::istringstream lines(host(std::string(ATOLL_WARDEN) + " --dry-run " + option));
+  std::vector<std::string> names;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string number, actor, name;
+    words >> number >> actor >> name;
+    names.push_back(name);
+  }
+  return names;
+}
+
+std::optional<runtime::Condition> JailTest::condition(const SandboxId& id) {
+  auto list = await(runtime_->list());
+  EXPECT_TRUE(list.ok());
+  if (!list.ok()) return std::nullopt;
+  for (const runtime::Listed& found : *list) {
+    if (found.id == id) return found.condition;
+  }
+  return std::nullopt;
 }
 
 std::string JailTest::leaks() { return host(std::string(ATOLL_LEAKCHECK) + " --quiet " + home_); }

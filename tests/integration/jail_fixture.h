@@ -44,6 +44,14 @@ class JailTest : public ::testing::Test {
   int init_pid(const SandboxId& id);
   std::string cgroup_dir(const std::string& controller, const SandboxId& id);
 
+  void pause_for(std::chrono::milliseconds time);
+  // SIGKILL to the warden; returns when it is gone and this side has noticed.
+  void kill_warden();
+  // Names of the steps of a launch, of a reboot if `option` is --kept.
+  std::vector<std::string> step_names(const std::string& option = "");
+  // nullopt: not listed.
+  std::optional<runtime::Condition> condition(const SandboxId& id);
+
   // What `tests/testing/leakcheck` finds for this home; empty = nothing.
   std::string leaks();
 

@@ -85,7 +85,7 @@ TEST(Protocol, StringsEndAndHideNothing) {
   request.id[40] = 'x';  // behind the NUL
   EXPECT_EQ(code_of(request), Errc::invalid_argument);
   request = good();
-  request.reserved[0] = 1;
+  request.kept_disk = 2;
   EXPECT_EQ(code_of(request), Errc::invalid_argument);
 }
 

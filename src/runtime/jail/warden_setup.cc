@@ -1,9 +1,11 @@
 // The start of a warden: what must be in place before it serves, and what earlier ones left behind.
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <charconv>
 #include <set>
 
 #include "base/log.h"
@@ -20,6 +22,7 @@ constexpr const char* kImagesDir = ".images";
 // A warden that was killed in the middle of a launch leaves a process that holds its lock until it
 // sees the end of its channel or executes the agent.
 constexpr std::chrono::milliseconds kLockWait{3000};
+constexpr std::chrono::milliseconds kDyingWait{2000};
 
 // A directory that root owns and nobody else can write: whoever could would choose what root
 // mounts.
@@ -103,6 +106,17 @@ std::optional<int> pid_inside(std::string_view status) {
     value = value * 10 + (c - '0');
   }
   return numbers == 2 ? std::optional<int>(value) : std::nullopt;
+}
+
+// From /proc/PID/status: SIGKILL is pending for it, or its memory is gone already.
+bool is_dying(std::string_view status) {
+  if (status.find("\nVmSize:") == std::string_view::npos) return true;
+  const std::size_t at = status.find("\nShdPnd:\t");
+  if (at == std::string_view::npos) return false;
+  const std::string_view digits = status.substr(at + 9, 16);
+  std::uint64_t pending = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), pending, 16);
+  return (pending >> (SIGKILL - 1) & 1) != 0;
 }
 
 // The control directory as the sandbox has it mounted. A sandbox can rename what is above it and
@@ -220,6 +234,11 @@ Result<Warden::Sandbox> Warden::adopt(const std::string& id) {
     auto pidfd = sys::open_pidfd(pid);
     auto status = sys::read_trusted("/proc/" + std::to_string(pid) + "/status");
     if (!pidfd || !status || pid_inside(*status) != 1) continue;
+    if (is_dying(*status)) {
+      // Killed by a warden that died before it was gone, perhaps frozen.
+      ATOLL_TRY(cgroup->thaw());
+      ATOLL_TRY(sys::wait_readable(*pidfd, kDyingWait));
+    }
     auto control = find_control_dir(pid);
     // All of it was read of the same process, which lives.
     if (sys::has_ended(*pidfd)) continue;
