@@ -12,16 +12,12 @@
 #include "cli/run.h"
 #include "cli/supervisor.h"
 #include "cli/up.h"
+#include "finish.h"
+#include "sandbox_verbs.h"
 
 namespace {
 
 using namespace atl::cli;
-
-int finish(atl::Result<int> result) {
-  if (result.ok()) return *result;
-  std::fprintf(stderr, "atoll: %s\n", result.error().message.c_str());
-  return 1;
-}
 
 CLI::App* add_home(CLI::App* command, std::string& home) {
   command->add_option("--home", home, "data directory (default: $ATOLL_HOME or /var/lib/atoll)");
@@ -55,7 +51,8 @@ void add_server_verbs(CLI::App& app, std::string& home, ServeOptions& options, i
     verb->add_option("--metrics-listen", options.metrics_listen,
                      "address:port of Prometheus' /metrics, or 'off' (default: 127.0.0.1:9464)");
     verb->add_option("--resolver", options.resolvers,
-                     "address:port of a DNS server for sandboxes (default: this machine's)");
+                     "address:port of a DNS server for sandboxes (default: this machine's)")
+        ->allow_extra_args(false);
     verb->add_option("--max-sandboxes", options.max_sandboxes, "how many may exist at once")
         ->capture_default_str();
     verb->add_option("--max-per-team", options.max_per_team, "of one team; 0: no limit of its own")
@@ -95,6 +92,12 @@ void add_server_verbs(CLI::App& app, std::string& home, ServeOptions& options, i
 
 }  // namespace
 
+int finish(atl::Result<int> result) {
+  if (result.ok()) return *result;
+  std::fprintf(stderr, "atoll: %s\n", result.error().message.c_str());
+  return 1;
+}
+
 int main(int argc, char** argv) {
   CLI::App app("Atoll: sandboxes for AI agents on one Linux machine", "atoll");
   app.require_subcommand(1);
@@ -112,7 +115,8 @@ int main(int argc, char** argv) {
                   "the code, or the name of a file; '-' or nothing reads stdin");
   run->add_option("-l,--language", run_options.language,
                   "python, bash or javascript (default: by the file's name, else python)");
-  run->add_option("-e,--env", run_options.envs, "KEY=VALUE for the code (repeatable)");
+  run->add_option("-e,--env", run_options.envs, "KEY=VALUE for the code (repeatable)")
+      ->allow_extra_args(false);
   run->add_option("--template", run_options.template_name, "template")->capture_default_str();
   run->add_option("--timeout", run_options.timeout_seconds,
                   "seconds after which the code is killed")
@@ -132,6 +136,15 @@ int main(int argc, char** argv) {
     key_options.home = default_home(home);
     exit_code = finish(key_command(key_options));
   });
+
+  // Behind "--" is a command for the sandbox, in which nothing is ours.
+  std::vector<std::string> command;
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]) != "--") continue;
+    command.assign(argv + i + 1, argv + argc);
+    argc = i;
+  }
+  add_sandbox_verbs(app, home, exit_code, std::move(command));
 
   CertOptions cert_options;
   CLI::App* cert = with_home(

@@ -4,6 +4,7 @@
 
 #include "agent/process.pb.h"
 #include "base/encoding.h"
+#include "cli/exec.h"
 #include "rpc/client.h"
 
 namespace atl::cli {
@@ -43,18 +44,6 @@ net::Task<Result<net::HttpClient>> open_client(runtime::Runtime& runtime, Sandbo
   auto connecting = runtime.connect_agent(id);
   ATOLL_CO_TRY_ASSIGN(auto stream, co_await std::move(connecting));
   co_return net::HttpClient(std::move(stream));
-}
-
-int exit_status(const process::ProcessEvent::EndEvent& end) {
-  if (end.exited()) return end.exit_code();
-  static constexpr std::pair<std::string_view, int> kSignals[] = {
-      {"hangup", 1}, {"interrupt", 2},           {"quit", 3},        {"aborted", 6},
-      {"killed", 9}, {"segmentation fault", 11}, {"terminated", 15},
-  };
-  for (const auto& [name, number] : kSignals) {
-    if (end.status().find(name) != std::string::npos) return 128 + number;
-  }
-  return 1;
 }
 
 }  // namespace
@@ -117,7 +106,7 @@ net::Task<Result<int>> run_program(runtime::Runtime& runtime, SandboxId id,
       put(STDOUT_FILENO, event.data().stdout());
       put(STDERR_FILENO, event.data().stderr());
     } else if (event.has_end()) {
-      status = exit_status(event.end());
+      status = exit_code_of(event.end().exited(), event.end().exit_code(), event.end().status());
     }
   }
 }

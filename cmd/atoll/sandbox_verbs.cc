@@ -1,0 +1,102 @@
+#include "sandbox_verbs.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/exec.h"
+#include "cli/sandbox.h"
+#include "finish.h"
+
+namespace {
+
+using namespace atl::cli;
+
+using Verb = atl::Result<int> (*)(const SandboxOptions&);
+
+}  // namespace
+
+void add_sandbox_verbs(CLI::App& app, std::string& home, int& exit_code,
+                       std::vector<std::string> command) {
+  // The lambdas keep these alive as long as the application.
+  auto options = std::make_shared<SandboxOptions>();
+  auto exec_options = std::make_shared<ExecOptions>();
+  CLI::App* sandbox = app.add_subcommand("sandbox", "create, look at, use and end sandboxes");
+  sandbox->require_subcommand(1);
+
+  const auto add = [&](const char* name, const char* help, Verb verb) {
+    CLI::App* command = sandbox->add_subcommand(name, help);
+    command->add_option("--home", home,
+                        "the server's data directory (default: E2B_API_URL and "
+                        "E2B_API_KEY, $ATOLL_HOME or /var/lib/atoll)");
+    command->add_flag("--json", options->json, "print JSON");
+    command->callback([options, verb, &home, &exit_code] {
+      options->home = home;
+      exit_code = finish(verb(*options));
+    });
+    return command;
+  };
+  const auto add_ids = [&](CLI::App* command) {
+    command->add_option("id", options->ids, "ids of sandboxes")->required();
+    return command;
+  };
+  const auto add_filters = [&](CLI::App* command) {
+    command->add_option("--state", options->state, "running or paused (default: both)");
+    command->add_flag_callback(
+        "--paused", [options] { options->state = "paused"; }, "the same as --state paused");
+    command->add_option("--older-than", options->older_than,
+                        "only those that started so long ago (90s, 15m, 2h, 7d)");
+  };
+
+  CLI::App* create = add("create", "make a sandbox and print its id", sandbox_create);
+  create->add_option("template", options->template_name, "template")->capture_default_str();
+  create->add_option("--timeout", options->timeout, "how long it lives")->capture_default_str();
+  create->add_option("-m,--metadata", options->metadata, "KEY=VALUE (repeatable)")
+      ->allow_extra_args(false);
+  create->add_option("-e,--env", options->envs, "KEY=VALUE for its processes (repeatable)")
+      ->allow_extra_args(false);
+  create->add_flag("--auto-pause", options->auto_pause, "pause instead of ending at its time");
+  create->add_flag("--auto-resume", options->auto_resume, "traffic wakes it when it is paused");
+  create->add_flag("--no-internet", options->no_internet, "nothing outside can be reached");
+  create->add_option("--allow-out", options->allow_out, "address, CIDR or domain (repeatable)")
+      ->allow_extra_args(false);
+  create->add_option("--deny-out", options->deny_out, "address or CIDR (repeatable)")
+      ->allow_extra_args(false);
+
+  add_filters(add("ls", "list sandboxes", sandbox_list));
+  add_ids(add("info", "all that the server knows of a sandbox", sandbox_info));
+  CLI::App* logs = add_ids(add("logs", "what happened to a sandbox", sandbox_logs));
+  logs->add_flag("-f,--follow", options->follow, "go on printing what comes");
+  logs->add_option("-n,--lines", options->lines, "how many old lines")->capture_default_str();
+  add_ids(add("metrics", "processor, memory and disk over time", sandbox_metrics));
+  CLI::App* pause = add_ids(add("pause", "freeze a sandbox", sandbox_pause));
+  pause->add_flag("--disk-only", options->disk_only, "keep the disk and end the processes");
+  CLI::App* resume = add_ids(add("resume", "wake a sandbox up", sandbox_resume));
+  resume->add_option("--timeout", options->timeout, "how long it lives from now")
+      ->capture_default_str();
+  add_ids(add("kill", "end sandboxes and remove all they owned", sandbox_kill));
+  add_filters(add("kill-all", "end all sandboxes", sandbox_kill_all));
+
+  const auto add_inside = [&](const char* name, const char* help) {
+    CLI::App* command = sandbox->add_subcommand(name, help);
+    command->add_option("--home", home, "the server's data directory");
+    command->add_option("-u,--user", exec_options->user, "user inside");
+    command->add_option("-w,--workdir", exec_options->directory, "directory inside");
+    command->add_option("-e,--env", exec_options->envs, "KEY=VALUE (repeatable)")
+        ->allow_extra_args(false);
+    command->add_option("id", exec_options->id, "id of a sandbox")->required();
+    return command;
+  };
+  CLI::App* exec = add_inside("exec", "run a command inside: exec ID -- COMMAND [ARGUMENT...]");
+  exec->add_flag("-t,--tty", exec_options->terminal, "with a terminal");
+  exec->prefix_command();
+  exec_options->command = std::move(command);
+  exec->callback([exec, exec_options, &home, &exit_code] {
+    exec_options->home = home;
+    if (exec_options->command.empty()) exec_options->command = exec->remaining();
+    exit_code = finish(sandbox_exec(*exec_options));
+  });
+  add_inside("connect", "a shell inside")->callback([exec_options, &home, &exit_code] {
+    exec_options->home = home;
+    exit_code = finish(sandbox_connect(*exec_options));
+  });
+}
