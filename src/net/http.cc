@@ -216,8 +216,10 @@ Http1Reader::~Http1Reader() = default;
 Task<Result<bool>> Http1Reader::read_header(std::unique_ptr<ParserBase> parser) {
   parser_ = std::move(parser);
   mode_ = Mode::done;
-  bool any = buffer_.size() > 0;
-  if (any) stream_.set_read_timeout(limits_.header_time);
+  bool& any = head_begun_ = buffer_.size() > 0;
+  // One deadline for the whole head: a byte now and then does not move it.
+  const auto now = std::chrono::steady_clock::now;
+  auto until = now() + limits_.header_time;
   for (;;) {
     if (buffer_.size() > 0) {
       boost::system::error_code ec;
@@ -225,6 +227,12 @@ Task<Result<bool>> Http1Reader::read_header(std::unique_ptr<ParserBase> parser) 
       if (parser_->header_done()) break;
       if (ec && ec != http::error::need_more) co_return parse_error(ec);
       if (buffer_.size() >= limits_.header_bytes) co_return parse_error(http::error::header_limit);
+    }
+    if (any) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - now());
+      if (left.count() <= 0)
+        co_return make_error(Errc::deadline_exceeded, "read: the head took too long");
+      stream_.set_read_timeout(left);
     }
     auto fill = buffer_.fill(stream_);
     ATOLL_CO_TRY_ASSIGN(const std::size_t n, co_await std::move(fill));
@@ -234,7 +242,7 @@ Task<Result<bool>> Http1Reader::read_header(std::unique_ptr<ParserBase> parser) 
     }
     if (!any) {
       any = true;
-      stream_.set_read_timeout(limits_.header_time);
+      until = now() + limits_.header_time;
     }
   }
   stream_.set_read_timeout(std::nullopt);

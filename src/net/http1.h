@@ -43,6 +43,8 @@ class Http1Reader final : public BodyReader {
   std::optional<std::uint64_t> content_length() const override { return length_; }
   bool at_end() const override { return mode_ == Mode::done; }
   bool keep_alive() const { return keep_alive_; }
+  // Part of a head has come, so silence deserves an answer.
+  bool head_begun() const { return head_begun_; }
   // Nothing of the body was asked for yet and the client waits for our word.
   bool awaits_continue() const { return expect_continue_; }
 
@@ -76,6 +78,7 @@ class Http1Reader final : public BodyReader {
   std::uint64_t left_ = 0;
   bool keep_alive_ = true;
   bool expect_continue_ = false;
+  bool head_begun_ = false;
 };
 
 // Header lines, with line breaks inside values made harmless.

@@ -20,6 +20,7 @@
 
 #include "base/log.h"
 #include "net/http1.h"
+#include "net/server_connection.h"
 
 namespace atl::net {
 namespace {
@@ -146,10 +147,7 @@ struct ServerExchange final : Exchange {
   bool taken = false;
 };
 
-struct Connection {
-  std::unique_ptr<Stream> stream;
-  std::atomic<bool> busy = false;
-};
+using Connection = ServerConnection;
 
 std::string peer_name(int fd) {
   sockaddr_storage address{};
@@ -168,6 +166,37 @@ std::string peer_name(int fd) {
 
 }  // namespace
 
+std::string error_body(const ServerOptions& options, int status, std::string_view message) {
+  if (options.error_body) return options.error_body(status, message);
+  return "{\"code\":" + std::to_string(status) + ",\"message\":\"" + std::string(message) + "\"}";
+}
+
+Task<void> refuse_http1(Stream& stream, const ServerOptions& options, int status,
+                        std::string_view message) {
+  Http1Writer writer(stream, false, false, false);
+  Headers headers;
+  headers.add("Content-Type", "application/json; charset=utf-8");
+  auto sent = writer.send(status, std::move(headers), error_body(options, status, message));
+  if ((co_await std::move(sent)).ok()) {
+    auto drain = linger(stream);
+    co_await std::move(drain);
+  }
+}
+
+Task<void> linger(Stream& stream) {
+  stream.shutdown_write();
+  stream.set_read_timeout(kDrainTime);
+  const auto until = std::chrono::steady_clock::now() + kDrainTime;
+  std::vector<char> sink(64 * 1024);
+  std::size_t total = 0;
+  while (total < kDrainBytes && std::chrono::steady_clock::now() < until) {
+    auto read = stream.read_some(sink);
+    auto n = co_await std::move(read);
+    if (!n.ok() || *n == 0) co_return;
+    total += *n;
+  }
+}
+
 struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   Impl(asio::io_context& io_, ServerOptions options_, Handler handler_)
       : io(io_), options(std::move(options_)), handler(std::move(handler_)) {}
@@ -175,20 +204,21 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   asio::io_context& io;
   ServerOptions options;
   Handler handler;
-  std::mutex mutex;  // guards the three below; never held across a suspension
+  std::mutex mutex;  // guards all below; never held across a suspension
   std::unordered_map<std::uint64_t, std::shared_ptr<Connection>> connections;
+  std::unordered_map<std::string, std::size_t> by_peer;
   std::uint64_t next_id = 0;
   bool stopping = false;
   std::vector<std::shared_ptr<asio::posix::stream_descriptor>> listeners;
 
-  void listen(int fd, std::string name) {
+  void listen(int fd, std::string name, std::shared_ptr<const Securing> securing = nullptr) {
     auto listener = std::make_shared<asio::posix::stream_descriptor>(asio::make_strand(io), fd);
     {
       std::lock_guard lock(mutex);
       listeners.push_back(listener);
     }
     asio::co_spawn(listener->get_executor(),
-                   accept_loop(shared_from_this(), listener, std::move(name)),
+                   accept_loop(shared_from_this(), listener, std::move(name), std::move(securing)),
                    [](std::exception_ptr failure) {
                      if (failure) log::error("the accept loop ended with an exception");
                    });
@@ -196,7 +226,7 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
 
   static Task<void> accept_loop(std::shared_ptr<Impl> self,
                                 std::shared_ptr<asio::posix::stream_descriptor> listener,
-                                std::string name) {
+                                std::string name, std::shared_ptr<const Securing> securing) {
     asio::steady_timer pause(listener->get_executor());
     for (;;) {
       auto [ec] = co_await listener->async_wait(asio::posix::stream_descriptor::wait_read, kUse);
@@ -217,7 +247,7 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
         const int fd = ::accept4(listener->native_handle(), reinterpret_cast<sockaddr*>(&address),
                                  &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
-          self->serve(fd, address.ss_family, name);
+          self->serve(fd, address.ss_family, name, securing);
           continue;
         }
         if (errno == EINTR || errno == ECONNABORTED) continue;
@@ -235,7 +265,8 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
     return connections.size();
   }
 
-  void serve(int fd, int family, const std::string& name) {
+  void serve(int fd, int family, const std::string& name,
+             const std::shared_ptr<const Securing>& securing) {
     auto strand = asio::make_strand(io);
     boost::system::error_code ec;
     Socket socket(strand);
@@ -245,15 +276,26 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
       return;
     }
     auto connection = std::make_shared<Connection>();
+    connection->executor = strand;
+    connection->listener = name;
+    connection->peer = peer_name(fd);
     connection->stream = make_stream(std::move(socket));
     std::uint64_t id = 0;
     {
       std::lock_guard lock(mutex);
+      if (options.max_connections_per_peer > 0 && !connection->peer.empty()) {
+        std::size_t& count = by_peer[connection->peer];
+        if (count >= options.max_connections_per_peer) {
+          connection->stream->reset();
+          return;
+        }
+        ++count;
+      }
       id = next_id++;
       connections.emplace(id, connection);
     }
     auto self = shared_from_this();
-    asio::co_spawn(strand, run(self, connection, name),
+    asio::co_spawn(strand, live(self, connection, securing),
                    [self, id, connection](std::exception_ptr failure) {
                      if (failure) {
                        try {
@@ -262,50 +304,50 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
                          log::error("a connection ended with an exception", {{"what", e.what()}});
                        }
                      }
-                     connection->stream->close();
+                     if (connection->stream) connection->stream->close();
+                     connection->drain = nullptr;
                      std::lock_guard lock(self->mutex);
-                     self->connections.erase(id);
+                     self->forget(id, connection->peer);
                    });
   }
 
-  static Task<void> refuse(Impl& self, Stream& stream, int status, std::string_view message) {
-    Http1Writer writer(stream, false, false, false);
-    Headers headers;
-    headers.add("Content-Type", "application/json; charset=utf-8");
-    std::string body = self.options.error_body
-                           ? self.options.error_body(status, message)
-                           : "{\"code\":" + std::to_string(status) + ",\"message\":\"" +
-                                 std::string(message) + "\"}";
-    auto sent = writer.send(status, std::move(headers), std::move(body));
-    if ((co_await std::move(sent)).ok()) {
-      auto drain = linger(stream);
-      co_await std::move(drain);
-    }
+  void forget(std::uint64_t id, const std::string& peer) {
+    connections.erase(id);
+    const auto it = by_peer.find(peer);
+    if (it != by_peer.end() && --it->second == 0) by_peer.erase(it);
   }
 
-  // Closing with unread input makes the kernel send RST, which can destroy the answer on its way:
-  // finish sending, then swallow what the client still sends, within limits.
-  static Task<void> linger(Stream& stream) {
-    stream.shutdown_write();
-    stream.set_read_timeout(kDrainTime);
-    const auto until = std::chrono::steady_clock::now() + kDrainTime;
-    std::vector<char> sink(64 * 1024);
-    std::size_t total = 0;
-    while (total < kDrainBytes && std::chrono::steady_clock::now() < until) {
-      auto read = stream.read_some(sink);
-      auto n = co_await std::move(read);
-      if (!n.ok() || *n == 0) co_return;
-      total += *n;
+  static Task<void> live(std::shared_ptr<Impl> self, std::shared_ptr<Connection> connection,
+                         std::shared_ptr<const Securing> securing) {
+    if (!securing) {
+      auto running = run(self, connection);
+      co_await std::move(running);
+      co_return;
     }
+    connection->handshake_fd = connection->stream->native_handle();
+    auto shaking = securing->secure(std::move(connection->stream), self->options);
+    auto secured = co_await std::move(shaking);
+    connection->handshake_fd = -1;
+    if (!secured.ok()) {
+      log::debug("a TLS handshake failed",
+                 {{"peer", connection->peer}, {"error", secured.error().message}});
+      co_return;
+    }
+    connection->stream = std::move(secured->stream);
+    {
+      std::lock_guard lock(self->mutex);
+      if (self->stopping) co_return;
+    }
+    auto running = secured->protocol ? secured->protocol(connection, self->options, self->handler)
+                                     : run(self, connection);
+    co_await std::move(running);
   }
 
-  static Task<void> run(std::shared_ptr<Impl> self, std::shared_ptr<Connection> connection,
-                        std::string name) {
+  static Task<void> run(std::shared_ptr<Impl> self, std::shared_ptr<Connection> connection) {
     Stream& stream = *connection->stream;
     Http1Buffer buffer;
     Http1Reader reader(stream, buffer, self->options.limits);
     stream.set_write_timeout(self->options.limits.write_time);
-    const std::string peer = peer_name(stream.native_handle());
     for (;;) {
       stream.set_read_timeout(self->options.limits.idle_time);
       auto next = reader.read_request();
@@ -317,10 +359,10 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
           status = 431;
         else if (error.code == Errc::invalid_argument)
           status = 400;
-        else if (error.code == Errc::deadline_exceeded && buffer.size() > 0)
+        else if (error.code == Errc::deadline_exceeded && reader.head_begun())
           status = 408;
         if (status != 0) {
-          auto answer = refuse(*self, stream, status, error.message);
+          auto answer = refuse_http1(stream, self->options, status, error.message);
           co_await std::move(answer);
         }
         co_return;
@@ -331,8 +373,8 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
       Http1Writer writer(stream, (*head)->method == "HEAD", http10, reader.keep_alive(), &reader);
       ServerExchange exchange(reader, writer, stream, buffer);
       exchange.request = std::move(**head);
-      exchange.listener = name;
-      exchange.peer = peer;
+      exchange.listener = connection->listener;
+      exchange.peer = connection->peer;
       std::string failure;
       try {
         auto handling = self->handler(exchange);
@@ -344,7 +386,8 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
         log::error("a handler threw", {{"what", failure}, {"target", exchange.request.target}});
       if (exchange.taken) co_return;
       if (!writer.started()) {
-        auto answer = refuse(*self, stream, 500, "internal error: the request was not answered");
+        auto answer = refuse_http1(stream, self->options, 500,
+                                   "internal error: the request was not answered");
         co_await std::move(answer);
         co_return;
       }
@@ -383,6 +426,15 @@ HttpServer::~HttpServer() {
 }
 
 Result<std::uint16_t> HttpServer::listen_tcp(const std::string& address, std::string name) {
+  return listen_secured(address, std::move(name), nullptr);
+}
+
+Result<void> HttpServer::listen_fd(int fd, std::string name) {
+  return listen_secured_fd(fd, std::move(name), nullptr);
+}
+
+Result<std::uint16_t> HttpServer::listen_secured(const std::string& address, std::string name,
+                                                 std::shared_ptr<const Securing> securing) {
   const std::size_t colon = address.rfind(':');
   if (colon == std::string::npos)
     return make_error(Errc::invalid_argument, "not an address:port: " + address);
@@ -411,17 +463,18 @@ Result<std::uint16_t> HttpServer::listen_tcp(const std::string& address, std::st
     ::close(fd);
     return errno_error("listen on " + address, err);
   }
-  impl_->listen(fd, std::move(name));
+  impl_->listen(fd, std::move(name), std::move(securing));
   return ntohs(bound.ss_family == AF_INET ? reinterpret_cast<sockaddr_in*>(&bound)->sin_port
                                           : reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port);
 }
 
-Result<void> HttpServer::listen_fd(int fd, std::string name) {
+Result<void> HttpServer::listen_secured_fd(int fd, std::string name,
+                                           std::shared_ptr<const Securing> securing) {
   const int flags = ::fcntl(fd, F_GETFL);
   if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
     return errno_error("listening descriptor");
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
-  impl_->listen(fd, std::move(name));
+  impl_->listen(fd, std::move(name), std::move(securing));
   return {};
 }
 
@@ -443,8 +496,13 @@ Task<void> HttpServer::shutdown(std::chrono::milliseconds drain) {
   }
   const auto close_if = [&open](bool busy_too) {
     for (auto& connection : open) {
-      asio::post(connection->stream->executor(), [connection, busy_too] {
-        if (busy_too || !connection->busy) connection->stream->close();
+      asio::post(connection->executor, [connection, busy_too] {
+        if (connection->handshake_fd >= 0)
+          ::shutdown(connection->handshake_fd, SHUT_RDWR);
+        else if (connection->drain && !busy_too)
+          connection->drain();
+        else if (connection->stream && (busy_too || !connection->busy))
+          connection->stream->close();
       });
     }
   };

@@ -171,6 +171,55 @@ TEST_F(NetTest, SlowHeaderIsCutOff) {
   EXPECT_EQ(out.substr(0, 12), "HTTP/1.1 408") << out;
 }
 
+TEST_F(NetTest, ATrickledHeaderIsCutOffToo) {
+  ServerOptions options;
+  options.limits.header_time = std::chrono::milliseconds(200);
+  serve(echo, options);
+  auto task = [](std::uint16_t port) -> Task<std::string> {
+    auto stream = co_await connect_tcp("127.0.0.1", port);
+    (void)co_await (*stream)->write_all("GET / HTTP/1.1\r\nHost: h\r\n");
+    asio::steady_timer timer(co_await asio::this_coro::executor);
+    for (int i = 0; i < 50; ++i) {
+      if (!(co_await (*stream)->write_all("X: y\r\n")).ok()) break;
+      timer.expires_after(std::chrono::milliseconds(20));
+      co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
+      char buf[1000];
+      (*stream)->set_read_timeout(std::chrono::milliseconds(1));
+      auto n = co_await (*stream)->read_some(buf);
+      if (n.ok()) co_return std::string(buf, *n);
+    }
+    co_return "never";
+  };
+  EXPECT_EQ(run(task(port_)).substr(0, 12), "HTTP/1.1 408");
+}
+
+TEST_F(NetTest, ConnectionsPerPeerAreLimited) {
+  ServerOptions options;
+  options.max_connections_per_peer = 2;
+  serve(echo, options);
+  auto task = [](HttpServer& server, std::uint16_t port) -> Task<int> {
+    asio::steady_timer timer(co_await asio::this_coro::executor);
+    {
+      std::vector<HttpClient> clients;
+      for (int i = 0; i < 3; ++i) {
+        auto stream = co_await connect_tcp("127.0.0.1", port);
+        clients.emplace_back(std::move(*stream));
+        auto answer = co_await clients.back().request({}, "");
+        EXPECT_EQ(answer.ok(), i < 2);
+      }
+    }
+    for (int i = 0; i < 200 && server.connections() > 0; ++i) {
+      timer.expires_after(std::chrono::milliseconds(5));
+      co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
+    }
+    auto again = co_await connect_tcp("127.0.0.1", port);
+    HttpClient client(std::move(*again));
+    EXPECT_TRUE((co_await client.request({}, "")).ok());
+    co_return 1;
+  };
+  run(task(*server_, port_));
+}
+
 TEST_F(NetTest, ExpectContinue) {
   serve(echo);
   const std::string out =
