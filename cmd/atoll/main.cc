@@ -106,6 +106,7 @@ int main(int argc, char** argv) {
   const auto with_home = [&home](CLI::App* command) { return add_home(command, home); };
 
   ServeOptions serve_options;
+  serve_options.version = ATOLL_VERSION;
   add_server_verbs(app, home, serve_options, exit_code, argc, argv);
 
   RunOptions run_options;

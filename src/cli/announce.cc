@@ -5,7 +5,7 @@
 
 #include <cstdio>
 
-#include "cli/cert.h"
+#include "cli/home.h"
 
 namespace atl::cli {
 
@@ -16,7 +16,7 @@ Addresses addresses_of(const Sockets& sockets, const ServeOptions& options) {
     const std::string port = sockets.tls->address.substr(sockets.tls->address.rfind(':'));
     out.domain = port == ":443" ? options.domain : options.domain + port;
     out.https = "https://api." + out.domain;
-    if (options.tls_cert.empty()) out.ca_file = cert_files(options.home, options.domain).ca;
+    if (options.tls_cert.empty()) out.ca_file = Home::at(options.home).ca_file();
   }
   if (sockets.metrics) out.metrics = "http://" + reachable(sockets.metrics->address) + "/metrics";
   return out;

@@ -37,6 +37,8 @@ class Home {
   std::string keys() const { return path_ + "/keys"; }
   std::string key_file() const { return path_ + "/keys/default.key"; }
   std::string admin_token_file() const { return path_ + "/keys/admin.token"; }
+  // The CA of `atoll cert` for clients; keys/ is closed to them.
+  std::string ca_file() const { return path_ + "/ca.pem"; }
   std::string log_file() const { return path_ + "/logs/server.log"; }
 
  private:

@@ -10,6 +10,7 @@
 
 #include "cli/home.h"
 #include "cli/up.h"
+#include "net/tls.h"
 
 namespace atl::cli {
 namespace {
@@ -164,8 +165,13 @@ net::Task<Result<std::unique_ptr<net::Stream>>> open_stream(const Remote& remote
                                                 (last ? last->message : "") +
                                                 "). FIX: start it with `atoll up`");
   }
-  if (remote.tls) co_return make_error(Errc::unimplemented, "https is not supported here yet");
-  co_return stream;
+  if (!remote.tls) co_return stream;
+  auto context = net::TlsClientContext::create(net::TlsClientContext::Verify::peer, remote.ca_file);
+  if (!context.ok()) co_return std::move(context).error();
+  auto securing = net::connect_tls(std::move(stream), *context, remote.host, {"http/1.1"},
+                                   std::chrono::seconds(10));
+  ATOLL_CO_TRY_ASSIGN(net::TlsStream secured, co_await std::move(securing));
+  co_return std::move(secured.stream);
 }
 
 net::Task<Result<net::HttpClient::Answer>> ApiClient::exchange(net::RequestHead head,

@@ -9,6 +9,7 @@
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/strand.hpp>
@@ -23,6 +24,7 @@
 #include "cli/metrics.h"
 #include "cli/sockets.h"
 #include "cli/supervisor.h"
+#include "cli/tls_files.h"
 #include "cli/up.h"
 #include "engine/engine.h"
 #include "net/http_server.h"
@@ -51,6 +53,7 @@ struct Server {
   net::Handler gateway;
   Traffic traffic;
   Addresses addresses;
+  ServerCertificate certificate;
   const std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
   int exit_code = 0;
 
@@ -104,6 +107,11 @@ Result<void> write_server_file(const Server& server, const Home& home, bool supe
 Result<void> open_doors(Server& server, Sockets& sockets) {
   if (sockets.metrics) {
     ATOLL_TRY(server.metrics->listen_fd(sockets.metrics->fd.release(), "metrics"));
+  }
+  if (sockets.tls) {
+    ATOLL_TRY(
+        server.http->listen_tls_fd(sockets.tls->fd.release(), "tls", server.certificate.context));
+    asio::co_spawn(server.io, follow_certificate(server.certificate), asio::detached);
   }
   return server.http->listen_fd(sockets.main.fd.release(), "main");
 }
@@ -221,9 +229,10 @@ Result<int> serve(const ServeOptions& options) {
   ATOLL_TRY_ASSIGN(const Instance instance, std::move(claimed));
   ATOLL_TRY_ASSIGN(Sockets sockets,
                    supervised ? inherited_sockets(options.supervised) : open_sockets(options));
+  Server server;
+  ATOLL_TRY_ASSIGN(server.certificate, load_certificate(options, home));
   ATOLL_TRY(sweep_dead_runs(home, user));
 
-  Server server;
   server.addresses = addresses_of(sockets, options);
   ATOLL_TRY_ASSIGN(server.runtime, start_runtime(server.io, home, instance.name(), user));
   server.http = std::make_unique<net::HttpServer>(

@@ -19,6 +19,7 @@ struct ServeOptions {
   bool json_logs = false;
   std::string log_level = "info";
   unsigned threads = 2;
+  std::string version = "dev";
 
   // TLS. Loopback and a high port unless told otherwise: what other machines can reach is a
   // decision, not a default.
