@@ -1,5 +1,5 @@
-// atoll-warden: makes and removes sandboxes for one server. Root, one thread, no network. Started
-// by the server with a socket; see src/runtime/jail/README.md.
+// atoll-warden: makes and removes sandboxes for one server. Root, one thread, listens nowhere.
+// Started by the server with a socket; see src/runtime/jail/README.md.
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
@@ -27,6 +27,7 @@ using namespace atl;
 
 constexpr const char* kUsage =
     "usage: atoll-warden --control-fd N --home DIR --instance NAME --agent FILE [--templates DIR]\n"
+    "                    [--no-network]\n"
     "       atoll-warden --dry-run [--id ID] [--template ID] [--memory BYTES] [--disk BYTES] "
     "[--cpu MILLIS] [--pids N] [--kept]\n"
     "\n"
@@ -67,6 +68,10 @@ std::optional<Arguments> parse(const std::vector<std::string_view>& args) {
     }
     if (name == "--kept") {
       out.spec.kept = jail::KeptDisk{jail::kFirstSlot};
+      continue;
+    }
+    if (name == "--no-network") {
+      out.config.no_network = true;
       continue;
     }
     if (name == "--layers-by-stage") {
@@ -121,6 +126,7 @@ int dry_run(const Arguments& args) {
     return 1;
   }
   facts.cgroups = std::move(*layout);
+  facts.network = !args.config.no_network;
   facts.overlay_layers_by_fd = !args.config.layers_by_stage;
   int number = 0;
   for (const jail::Step& step : jail::make_launch_plan(args.spec, facts)) {

@@ -70,4 +70,6 @@ bool is_never_reachable(Ipv4 address) {
                      [&](const Cidr4& block) { return block.contains(address); });
 }
 
+std::span<const Cidr4> never_reachable_blocks() { return kNever; }
+
 }  // namespace atl

@@ -5,6 +5,7 @@
 #include <compare>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -36,5 +37,6 @@ struct Cidr4 {
 // carrier-grade NAT, loopback, link-local (cloud metadata), benchmarking,
 // multicast and reserved ones.
 bool is_never_reachable(Ipv4 address);
+std::span<const Cidr4> never_reachable_blocks();
 
 }  // namespace atl

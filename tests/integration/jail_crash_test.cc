@@ -169,8 +169,9 @@ TEST_F(JailCrash, InEveryStepOfFreezeAndThaw) {
 
 TEST_F(JailCrash, InEveryStepOfDestroy) {
   for (const char* state : {"running", "frozen", "dead"}) {
-    for (const std::string& moment : moments({"destroy.unmark", "destroy.kill", "destroy.cgroup",
-                                              "destroy.tree", "destroy.range"})) {
+    for (const std::string& moment :
+         moments({"destroy.unmark", "destroy.kill", "destroy.cgroup", "destroy.tree",
+                  "destroy.network", "destroy.range"})) {
       const std::string where = moment + " of a " + state + " one";
       // A dead one has no process to kill.
       if (state == std::string("dead") && moment.starts_with("destroy.kill")) continue;

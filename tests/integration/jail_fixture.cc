@@ -1,5 +1,6 @@
 #include "jail_fixture.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,8 +54,20 @@ std::string host(const std::string& command) {
   return out;
 }
 
+namespace {
+
+// All of this process, wardens and commands on the "host" included, is in a network namespace of
+// its own: no test touches the machine's network.
+bool leave_the_network() {
+  static const bool left = ::unshare(CLONE_NEWNET) == 0 && host("ip link set lo up").empty();
+  return left;
+}
+
+}  // namespace
+
 void JailTest::SetUp() {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  ASSERT_TRUE(leave_the_network());
   const char* templates = ::getenv("ATOLL_TEST_TEMPLATES");
   const char* home = ::getenv("ATOLL_TEST_HOME");
   if (templates != nullptr) {

@@ -414,14 +414,18 @@ TEST_F(JailLife, ListsOfManyPages) {
 TEST_F(JailLife, TheWardenListensNowhere) {
   ASSERT_NO_FATAL_FAILURE(begin());
   const std::string pid = std::to_string(runtime_->warden_pid());
-  // Sockets it holds: the control pair only, no internet sockets.
+  // Sockets it holds: the control pair, and to the kernel's routing and firewall for the host's
+  // namespace and the router's. No internet sockets.
   const std::string sockets =
       host("ls -l /proc/" + pid + "/fd | grep -o 'socket:\\[[0-9]*\\]' | sort -u | wc -l");
-  EXPECT_EQ(sockets, "1\n");
+  EXPECT_EQ(sockets, "5\n");
+  EXPECT_EQ(host("ss -Hantu"), "");
   EXPECT_EQ(host("tr -d '\\0' < /proc/" + pid + "/environ"), "");
   EXPECT_EQ(host("ls /proc/" + pid + "/task | wc -l"), "1\n");
   EXPECT_NE(host("readlink /proc/" + pid + "/ns/mnt"), host("readlink /proc/self/ns/mnt"));
-  EXPECT_EQ(host("grep -c atoll /proc/self/mountinfo"), "0\n");
+  // Of its mounts the host sees the one that keeps the router.
+  EXPECT_EQ(host("grep atoll /proc/self/mountinfo | grep -vc ' - nsfs '"), "0\n");
+  EXPECT_EQ(host("grep -c nsfs /proc/" + pid + "/mountinfo"), "0\n");
 }
 
 }  // namespace

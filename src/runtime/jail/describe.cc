@@ -1,6 +1,7 @@
 // Plans as text, for people and for `atoll-warden --dry-run`.
 #include <fmt/format.h>
 
+#include "runtime/jail/network_rules.h"
 #include "runtime/jail/plan.h"
 
 namespace atl::jail {
@@ -69,6 +70,19 @@ struct Describer {
   }
   std::string operator()(const SetOomScore& a) const {
     return fmt::format("oom_score_adj {}", a.score);
+  }
+  std::string operator()(const ApplyNetworkPolicy& a) const {
+    constexpr const char* intercepts[] = {"nothing", "web", "all TCP"};
+    return fmt::format("packet filter: {} blocks allowed, {} denied, {} to the egress proxy",
+                       a.policy.allow.size(), a.policy.deny.size(),
+                       intercepts[std::size_t(a.policy.intercept)]);
+  }
+  std::string operator()(const ConnectNetwork&) const {
+    return fmt::format("veth between the router and {} inside, route to its address",
+                       kInnerInterface);
+  }
+  std::string operator()(const BringUpNetwork&) const {
+    return fmt::format("{}: its address, up, default route by {}", kInnerInterface, kGateway.str());
   }
   std::string operator()(const IdmapTemplate& a) const {
     return fmt::format("template {}: read-only copy of its mount, ids shifted", a.template_id);

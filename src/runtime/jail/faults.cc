@@ -19,9 +19,19 @@ void Faults::after(std::string_view step) const {
 }
 
 std::vector<std::string> operation_steps() {
-  return {"destroy.unmark", "destroy.kill", "destroy.cgroup", "destroy.tree",
-          "destroy.range",  "kill.signal",  "kill.cgroup",    "kill.layers",
-          "kill.unmounted", "freeze.ask",   "freeze.frozen",  "thaw"};
+  return {"destroy.unmark",
+          "destroy.kill",
+          "destroy.cgroup",
+          "destroy.tree",
+          "destroy.network",
+          "destroy.range",
+          "kill.signal",
+          "kill.cgroup",
+          "kill.layers",
+          "kill.unmounted",
+          "freeze.ask",
+          "freeze.frozen",
+          "thaw"};
 }
 
 }  // namespace atl::jail

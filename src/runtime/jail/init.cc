@@ -7,6 +7,7 @@
 #include <chrono>
 #include <map>
 
+#include "runtime/jail/network.h"
 #include "runtime/jail/stage.h"
 #include "sys/datagram.h"
 #include "sys/files.h"
@@ -117,6 +118,8 @@ class Executor {
     }
     return {};
   }
+
+  Result<void> operator()(const BringUpNetwork&) { return bring_up_inside(in_.address); }
 
   Result<void> operator()(const ListenAgent& a) {
     ATOLL_TRY_ASSIGN(listener_, sys::listen_unix(a.path, a.mode, a.backlog));

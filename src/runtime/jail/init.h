@@ -37,6 +37,7 @@ struct InitInput {
   sys::UniqueFd channel;
   std::vector<sys::UniqueFd> cgroup_entrances;
   sys::DetachedMount control;
+  Ipv4 address;  // of this sandbox
 };
 
 // Preconditions: called in the child of clone_process. Does not return: becomes the agent or exits.

@@ -166,7 +166,7 @@ class Launch::Executor {
     if (cloned.pid == 0) {
       ends.first.reset();  // or the end of the warden would go unnoticed
       run_init({l_.plan_, host_.filters, host_.faults, std::move(ends.second), std::move(entrances),
-                std::move(l_.control_)});
+                std::move(l_.control_), sandbox_address(l_.slot_)});
     }
     l_.init_ = sys::Child(cloned.pid, std::move(cloned.pidfd));
     l_.channel_ = std::move(ends.first);
@@ -190,6 +190,17 @@ class Launch::Executor {
     ATOLL_TRY_ASSIGN(sys::UniqueFd dir, sys::open_trusted("/proc/" + std::to_string(l_.init_.pid()),
                                                           O_PATH | O_DIRECTORY));
     return sys::write_beneath(dir, "oom_score_adj", std::to_string(a.score));
+  }
+
+  Result<void> operator()(const ApplyNetworkPolicy& a) {
+    ATOLL_TRY(host_.network->apply(l_.slot_, a.policy));
+    l_.rollback_.add(
+        [this_ = &l_] { report_undo("network", this_->host_.network->disconnect(this_->slot_)); });
+    return {};
+  }
+
+  Result<void> operator()(const ConnectNetwork&) {
+    return host_.network->connect(l_.slot_, l_.init_.pid());
   }
 
   Result<void> operator()(const IdmapTemplate& a) {
@@ -323,7 +334,8 @@ Result<void> Launch::begin() {
     Result<void> done = host_.faults.before(step.name);
     if (done) done = std::visit(executor, step.action);
     if (done) host_.faults.after(step.name);
-    if (!done && done.error().sys_errno == EPIPE && channel_) {
+    const int number = done ? 0 : done.error().sys_errno;
+    if ((number == EPIPE || number == ESRCH) && channel_) {
       // The new process has failed already; its report says why.
       auto reason = advance();
       if (!reason) return std::move(reason).error();

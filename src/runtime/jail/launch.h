@@ -16,6 +16,7 @@
 #include "runtime/jail/disk.h"
 #include "runtime/jail/faults.h"
 #include "runtime/jail/mark.h"
+#include "runtime/jail/network.h"
 #include "runtime/jail/plan.h"
 #include "runtime/jail/ranges.h"
 #include "runtime/jail/seccomp_policy.h"
@@ -36,6 +37,7 @@ struct LaunchHost {
   HostFacts facts;
   SeccompPrograms filters;
   Faults faults;
+  std::unique_ptr<Network> network;  // null: sandboxes have none
 };
 
 inline constexpr const char* kImageName = "disk.img";

@@ -4,6 +4,8 @@
 #include <sched.h>
 #include <sys/resource.h>
 
+#include "runtime/jail/network_rules.h"
+
 namespace atl::jail {
 namespace {
 
@@ -60,7 +62,7 @@ std::vector<CgroupWrite> cgroup_writes(const LaunchSpec& spec, const HostFacts& 
   return writes;
 }
 
-std::vector<UpperEntry> upper_entries(const LaunchSpec& spec) {
+std::vector<UpperEntry> upper_entries(const LaunchSpec& spec, const HostFacts& host) {
   using Kind = UpperEntry::Kind;
   const std::string hosts = "127.0.0.1\tlocalhost " + spec.hostname +
                             "\n::1\tlocalhost ip6-localhost "
@@ -73,7 +75,10 @@ std::vector<UpperEntry> upper_entries(const LaunchSpec& spec) {
           {Kind::file, "etc/hostname", 0644, spec.hostname + "\n"},
           {Kind::file, "etc/hosts", 0644, hosts},
           // Without a name server the resolver asks 127.0.0.1 and is refused at once.
-          {Kind::file_if_missing, "etc/resolv.conf", 0644, "# this sandbox has no name server\n"}};
+          host.network ? UpperEntry{Kind::file, "etc/resolv.conf", 0644,
+                                    "nameserver " + kGateway.str() + "\n"}
+                       : UpperEntry{Kind::file_if_missing, "etc/resolv.conf", 0644,
+                                    "# this sandbox has no name server\n"}};
 }
 
 class Builder {
@@ -100,7 +105,7 @@ void add_warden_steps(const LaunchSpec& spec, const HostFacts& host, std::vector
     add("range", TakeRange{});
     add("disk.image", CopyImage{spec.disk_bytes});
     add("disk.mount", disk_mount());
-    add("upper", FillUpper{spec.template_id, upper_entries(spec)});
+    add("upper", FillUpper{spec.template_id, upper_entries(spec, host)});
   }
   // The directory is the host's root's, set-group-id, so that the socket made in it belongs to the
   // server's group. Neither owner nor group exists inside: nobody there can connect to the socket,
@@ -118,6 +123,10 @@ void add_warden_steps(const LaunchSpec& spec, const HostFacts& host, std::vector
                          host.cgroups.kind == sys::CgroupKind::v2});
   add("ids", MapIds{kIdsPerSandbox});
   add("oom_score", SetOomScore{kOomScore});
+  if (host.network) {
+    add("network.policy", ApplyNetworkPolicy{spec.network});
+    add("network.link", ConnectNetwork{});
+  }
   add("template", IdmapTemplate{spec.template_id});
   // index and nfs_export: file handles that CRIU needs for inotify. redirect_dir: renaming a
   // directory of the template works. xino: one device number for the whole tree, although its
@@ -147,7 +156,7 @@ BindAll proc_binds() {
   return all;
 }
 
-void add_init_steps(const LaunchSpec& spec, std::vector<Step>& steps) {
+void add_init_steps(const LaunchSpec& spec, const HostFacts& host, std::vector<Step>& steps) {
   Builder add(Actor::init, steps);
   add("cgroup.enter", EnterCgroup{});
   // After entering: the namespace's root is the sandbox's own cgroup, which a later dump relies on.
@@ -179,8 +188,14 @@ void add_init_steps(const LaunchSpec& spec, std::vector<Step>& steps) {
                           kNoSuid | kNoDev});
   add("run", AttachControlDir{kControlDir});
   add("agent", AttachShared{"agent", kAgentPath + 1, kReadOnly | kNoSuid | kNoDev});
-  // MPTCP sockets cannot be dumped, and some runtimes listen on nothing else by default.
-  add("sysctl", SetSysctls{{{"net/mptcp/enabled", "0"}, {"net/ipv4/ping_group_range", "0 65535"}}});
+  // MPTCP sockets cannot be dumped, and some runtimes listen on nothing else by default. IPv6 is
+  // for the loopback interface only.
+  SetSysctls sysctls{{{"net/mptcp/enabled", "0"}, {"net/ipv4/ping_group_range", "0 65535"}}};
+  if (host.network)
+    sysctls.values.push_back(
+        {std::string("net/ipv6/conf/") + kInnerInterface + "/disable_ipv6", "1"});
+  add("sysctl", std::move(sysctls));
+  if (host.network) add("network", BringUpNetwork{});
   add("proc.restrict", proc_binds());
   // Still the host's root by number, so that the socket's owner is one that does not exist inside.
   add("listen", ListenAgent{kAgentSocket, 0660, 1024});
@@ -238,7 +253,7 @@ LaunchSpec to_launch_spec(const wire::CreateRequest& request, gid_t server_gid) 
 std::vector<Step> make_launch_plan(const LaunchSpec& spec, const HostFacts& host) {
   std::vector<Step> steps;
   add_warden_steps(spec, host, steps);
-  add_init_steps(spec, steps);
+  add_init_steps(spec, host, steps);
   return steps;
 }
 

@@ -60,6 +60,7 @@ struct LaunchSpec {
 LaunchSpec to_launch_spec(const wire::CreateRequest& request, gid_t server_gid);
 
 struct HostFacts {
+  bool network = true;  // sandboxes are connected to the warden's router
   sys::CgroupLayout cgroups;
   // Overlay takes layers as descriptors of detached mounts (Linux 6.15); otherwise they are
   // attached to the stage for a moment.
@@ -123,6 +124,11 @@ struct MapIds {
 struct SetOomScore {
   int score;
 };
+// Before there is an interface: a sandbox is never connected without its policy.
+struct ApplyNetworkPolicy {
+  runtime::NetworkPolicy policy;
+};
+struct ConnectNetwork {};
 struct IdmapTemplate {
   std::string template_id;
 };
@@ -185,6 +191,7 @@ struct SetSysctl {
 struct SetSysctls {
   std::vector<SetSysctl> values;
 };
+struct BringUpNetwork {};
 // Binds within the sandbox, each a copy of `source` put over `target`. Paths that do not exist are
 // passed over.
 struct Bind {
@@ -225,11 +232,12 @@ struct ExecAgent {
 using Action =
     std::variant<MakeDirectory, TakeRange, CopyImage, OpenDirectory, KeepRange, OpenImage,
                  MountDisk, FillUpper, MakeControlDir, MakeCgroup, CloneInit, MapIds, SetOomScore,
-                 IdmapTemplate, MountRoot, RestoreMountPoints, HandOverRoot, AwaitExec,
-                 MarkComplete, EnterCgroup, Unshare, NewSession, SetHostname, LoopbackUp,
-                 ReceiveRoot, CloneShared, MakeProc, ChangeRoot, AttachShared, AttachProc,
-                 AttachControlDir, NewMount, SetSysctls, BindAll, ListenAgent, BecomeRoot,
-                 LimitCapabilities, LimitResources, PlaceDescriptors, InstallFilter, ExecAgent>;
+                 ApplyNetworkPolicy, ConnectNetwork, IdmapTemplate, MountRoot, RestoreMountPoints,
+                 HandOverRoot, AwaitExec, MarkComplete, EnterCgroup, Unshare, NewSession,
+                 SetHostname, LoopbackUp, ReceiveRoot, CloneShared, MakeProc, ChangeRoot,
+                 AttachShared, AttachProc, AttachControlDir, NewMount, SetSysctls, BringUpNetwork,
+                 BindAll, ListenAgent, BecomeRoot, LimitCapabilities, LimitResources,
+                 PlaceDescriptors, InstallFilter, ExecAgent>;
 
 enum class Actor : std::uint8_t { warden, init };
 

@@ -10,19 +10,6 @@
 #include "sys/files.h"
 
 namespace atl::jail {
-namespace {
-
-std::optional<std::uint32_t> to_slot(std::string_view name) {
-  std::uint32_t slot = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), slot);
-  if (error != std::errc() || end != name.data() + name.size() || slot < kFirstSlot ||
-      slot >= kEndSlot)
-    return std::nullopt;
-  return slot;
-}
-
-}  // namespace
-
 std::string to_text(const RangeOwner& owner) {
   return owner.home + "\n" + owner.instance + "\n" + owner.sandbox + "\n";
 }
@@ -39,23 +26,45 @@ Result<RangeOwner> parse_range_owner(std::string_view text) {
   return owner;
 }
 
-Ranges::Ranges(sys::UniqueFd dir, std::string home, std::string instance)
+std::string instance_name(const std::string& home, const std::string& instance) {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (char c : home + "\n" + instance) {
+    hash = (hash ^ std::uint8_t(c)) * 0x100000001b3;
+  }
+  constexpr const char* digits = "0123456789abcdef";
+  std::string out;
+  for (int shift = 60; shift >= 0; shift -= 4) out += digits[hash >> shift & 15];
+  return out;
+}
+
+Ranges::Ranges(sys::UniqueFd dir, std::string home, std::string instance, SlotBounds bounds)
     : dir_(std::move(dir)),
       home_(std::move(home)),
       instance_(std::move(instance)),
+      bounds_(bounds),
       // Servers start at different places, so that they seldom meet.
-      next_(kFirstSlot + std::uint32_t(::getpid()) * 61 % (kEndSlot - kFirstSlot)) {}
+      next_(bounds.first + std::uint32_t(::getpid()) * 61 % (bounds.end - bounds.first)) {}
 
-Result<Ranges> Ranges::open(const std::string& directory, std::string home, std::string instance) {
+std::optional<std::uint32_t> Ranges::to_slot(std::string_view name) const {
+  std::uint32_t slot = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), slot);
+  if (error != std::errc() || end != name.data() + name.size() || slot < bounds_.first ||
+      slot >= bounds_.end)
+    return std::nullopt;
+  return slot;
+}
+
+Result<Ranges> Ranges::open(const std::string& directory, std::string home, std::string instance,
+                            SlotBounds bounds) {
   ATOLL_TRY_ASSIGN(sys::UniqueFd dir, sys::open_trusted(directory, O_RDONLY | O_DIRECTORY));
-  return Ranges(std::move(dir), std::move(home), std::move(instance));
+  return Ranges(std::move(dir), std::move(home), std::move(instance), bounds);
 }
 
 Result<std::uint32_t> Ranges::take(const std::string& sandbox) {
   const std::string text = to_text({home_, instance_, sandbox});
-  for (std::uint32_t attempt = 0; attempt < kEndSlot - kFirstSlot; ++attempt) {
+  for (std::uint32_t attempt = 0; attempt < bounds_.end - bounds_.first; ++attempt) {
     const std::uint32_t slot = next_;
-    next_ = next_ + 1 < kEndSlot ? next_ + 1 : kFirstSlot;
+    next_ = next_ + 1 < bounds_.end ? next_ + 1 : bounds_.first;
     auto made = sys::publish_file(dir_, std::to_string(slot), text, 0600);
     if (made) return slot;
     if (made.error().sys_errno != EEXIST) return std::move(made).error();
@@ -64,7 +73,7 @@ Result<std::uint32_t> Ranges::take(const std::string& sandbox) {
 }
 
 Result<void> Ranges::claim(std::uint32_t slot, const std::string& sandbox) {
-  if (slot < kFirstSlot || slot >= kEndSlot)
+  if (slot < bounds_.first || slot >= bounds_.end)
     return make_error(Errc::data_loss, "no slot " + std::to_string(slot));
   const RangeOwner wanted{home_, instance_, sandbox};
   auto made = sys::publish_file(dir_, std::to_string(slot), to_text(wanted), 0600);
@@ -98,18 +107,26 @@ Result<std::vector<TakenSlot>> Ranges::mine() const {
   return out;
 }
 
-void Ranges::sweep_orphans() {
+std::vector<OrphanSlot> Ranges::orphans() const {
+  std::vector<OrphanSlot> out;
   auto names = sys::list_dir(dir_);
-  if (!names) return;
+  if (!names) return out;
   for (const std::string& name : *names) {
-    if (!to_slot(name)) continue;
+    const auto slot = to_slot(name);
+    if (!slot) continue;
     auto owner = owner_of(name);
     // Files appear whole; one that is not was left by something else and belongs to nobody.
     if (!owner && owner.error().code == Errc::data_loss) (void)sys::remove_file(dir_, name);
     if (!owner || owner->home.empty() || owner->home.front() != '/') continue;
-    if (sys::presence_of(owner->home) != sys::Presence::absent) continue;
-    (void)sys::remove_file(dir_, name);  // taken again or gone already: either is fine
+    if (sys::presence_of(owner->home) == sys::Presence::absent)
+      out.push_back({*slot, std::move(*owner)});
   }
+  return out;
+}
+
+void Ranges::sweep_orphans() {
+  // Taken again or gone already: either is fine.
+  for (const OrphanSlot& orphan : orphans()) (void)give_back(orphan.slot);
 }
 
 }  // namespace atl::jail

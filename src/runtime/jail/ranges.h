@@ -9,7 +9,9 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -27,6 +29,17 @@ struct RangeOwner {
   bool operator==(const RangeOwner&) const = default;
 };
 
+// Numbers that a directory of slots hands out: first <= n < end.
+struct SlotBounds {
+  std::uint32_t first = kFirstSlot;
+  std::uint32_t end = kEndSlot;
+};
+
+struct OrphanSlot {
+  std::uint32_t slot;
+  RangeOwner owner;
+};
+
 struct TakenSlot {
   std::uint32_t slot;
   std::string sandbox;
@@ -34,7 +47,8 @@ struct TakenSlot {
 
 class Ranges {
  public:
-  static Result<Ranges> open(const std::string& directory, std::string home, std::string instance);
+  static Result<Ranges> open(const std::string& directory, std::string home, std::string instance,
+                             SlotBounds bounds = {});
 
   // A free slot, round robin: a range just freed comes back as late as possible.
   Result<std::uint32_t> take(const std::string& sandbox);
@@ -46,21 +60,28 @@ class Ranges {
   Result<std::vector<TakenSlot>> mine() const;
   // Frees slots whose home no longer exists.
   void sweep_orphans();
+  // The same slots, left to the caller.
+  std::vector<OrphanSlot> orphans() const;
 
   static uid_t first_id(std::uint32_t slot) { return uid_t(slot) * 65536; }
 
  private:
-  Ranges(sys::UniqueFd dir, std::string home, std::string instance);
+  Ranges(sys::UniqueFd dir, std::string home, std::string instance, SlotBounds bounds);
+  std::optional<std::uint32_t> to_slot(std::string_view name) const;
   Result<RangeOwner> owner_of(const std::string& name) const;
 
   sys::UniqueFd dir_;
   std::string home_;
   std::string instance_;
+  SlotBounds bounds_;
   std::uint32_t next_;
 };
 
 // Slot files as text.
 std::string to_text(const RangeOwner& owner);
 Result<RangeOwner> parse_range_owner(std::string_view text);
+
+// A short name for a server of one home and instance: 16 hexadecimal digits.
+std::string instance_name(const std::string& home, const std::string& instance);
 
 }  // namespace atl::jail

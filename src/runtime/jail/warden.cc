@@ -57,6 +57,7 @@ Warden::Warden(LaunchHost host, sys::FileLock lock, sys::UniqueFd parent, std::s
 Warden::~Warden() {
   launches_.clear();
   for (auto& [id, sandbox] : sandboxes_) sandbox.init.release();  // they go on without us
+  close_network();
   host_.cgroups.remove_if_empty();
   (void)sys::remove_dir(parent_, instance_);  // only if empty
 }
@@ -207,7 +208,7 @@ Result<void> Warden::handle(const wire::IdRequest& request) {
         return reply(op, sequence, make_error(Errc::not_found, "control directory not found"));
       wire::Reply message;
       message.header = header_for(op, sequence);
-      return send(message, &sandbox.control_dir);
+      return send(message, std::span(&sandbox.control_dir, 1));
     }
     default:
       return reply(op, sequence, make_error(Errc::unimplemented, "not an operation on a sandbox"));
@@ -235,13 +236,26 @@ Result<void> Warden::handle(const wire::ListRequest& request) {
 }
 
 Result<void> Warden::handle(const wire::SetNetworkRequest& request) {
-  return reply(wire::Op::set_network, request.header.sequence,
-               make_error(Errc::unimplemented, "no network"));
+  const std::string id(wire::from_field(request.id));
+  const auto done = [&]() -> Result<void> {
+    const auto found = sandboxes_.find(id);
+    if (found == sandboxes_.end() || found->second.removing)
+      return make_error(Errc::not_found, "no sandbox " + id);
+    const Sandbox& sandbox = found->second;
+    if (!sandbox.alive() || !sandbox.slot || address_of(sandbox) == Ipv4{})
+      return make_error(Errc::failed_precondition, "sandbox " + id + " has no network");
+    return host_.network->apply(*sandbox.slot, wire::to_policy(request.network));
+  }();
+  return reply(wire::Op::set_network, request.header.sequence, done);
 }
 
 Result<void> Warden::handle(const wire::EgressSocketsRequest& request) {
-  return reply(wire::Op::egress_sockets, request.header.sequence,
-               make_error(Errc::unimplemented, "no network"));
+  wire::Reply message;
+  message.header = header_for(wire::Op::egress_sockets, request.header.sequence);
+  if (!host_.network) return send(message);
+  auto sockets = host_.network->egress_sockets();
+  if (!sockets) return reply(wire::Op::egress_sockets, message.header.sequence, sockets.error());
+  return send(message, *sockets);
 }
 
 Result<void> Warden::destroy(const std::string& id, Sandbox& sandbox, std::uint64_t sequence) {
@@ -332,6 +346,7 @@ Result<void> Warden::on_launch(const std::string& id) {
   wire::CreateReply message;
   message.reply.header = header_for(wire::Op::create, pending.sequence);
   fill_times(message, *pending.launch);
+  message.address = address_of(entry).value;
   return send(message);
 }
 
@@ -421,6 +436,11 @@ Result<void> Warden::remove_all_of(const std::string& id, Sandbox& sandbox) {
   ATOLL_TRY(host_.faults.before("destroy.tree"));
   ATOLL_TRY(sys::remove_tree(host_.sandboxes, id));
   host_.faults.after("destroy.tree");
+  ATOLL_TRY(host_.faults.before("destroy.network"));
+  if (sandbox.slot && host_.network) {
+    ATOLL_TRY(host_.network->remove(*sandbox.slot));
+  }
+  host_.faults.after("destroy.network");
   ATOLL_TRY(host_.faults.before("destroy.range"));
   // Last: until here files and processes carried these ids.
   if (sandbox.slot) {
@@ -460,6 +480,18 @@ Result<void> Warden::on_deadlines() {
 
 // ---- helpers
 
+// The router stays as long as there is a sandbox.
+void Warden::close_network() {
+  if (!host_.network || !sandboxes_.empty()) return;
+  auto closed = host_.network->close_down();
+  if (!closed) log::error("cannot remove the router", {{"error", closed.error().message}});
+}
+
+Ipv4 Warden::address_of(const Sandbox& sandbox) const {
+  if (!host_.network || !sandbox.slot || !host_.network->has(*sandbox.slot)) return {};
+  return sandbox_address(*sandbox.slot);
+}
+
 Result<sys::Cgroup> Warden::cgroup_of(const std::string& id) const {
   ATOLL_TRY_ASSIGN(std::optional<sys::Cgroup> cgroup, host_.cgroups.find(id));
   if (!cgroup) return make_error(Errc::not_found, "no cgroup of " + id);
@@ -467,11 +499,11 @@ Result<sys::Cgroup> Warden::cgroup_of(const std::string& id) const {
 }
 
 template <class Message>
-Result<void> Warden::send(const Message& message, const sys::UniqueFd* fd) {
+Result<void> Warden::send(const Message& message, std::span<const sys::UniqueFd> fds) {
   if (!control_) return {};
-  const int number = fd != nullptr ? fd->get() : -1;
-  const std::span<const int> fds = fd != nullptr ? std::span(&number, 1) : std::span<const int>();
-  auto sent = sys::send_datagram(control_, wire::bytes_of(message), fds, sys::Wait::yes);
+  std::vector<int> numbers;
+  for (const sys::UniqueFd& fd : fds) numbers.push_back(fd.get());
+  auto sent = sys::send_datagram(control_, wire::bytes_of(message), numbers, sys::Wait::yes);
   // The server is gone; the loop is about to see the same.
   if (!sent && (sent.error().sys_errno == EPIPE || sent.error().sys_errno == ECONNRESET)) return {};
   return sent;

@@ -1,4 +1,4 @@
-// Warden: what atoll-warden does. One thread, one control socket to the server, no network.
+// Warden: what atoll-warden does. One thread, one control socket to the server; it listens nowhere.
 //
 // Theory of operation. The event loop waits on the control socket, on the report channel of every
 // launch under way and on the pidfd of every sandbox's first process. Nothing waits in line behind
@@ -32,6 +32,7 @@ struct WardenConfig {
   std::string agent_path;
   std::string fail_at;            // tests: name of the step that fails
   std::string die_at;             // tests: name of the step at which the warden dies, see faults.h
+  bool no_network = false;        // sandboxes have their loopback interface only
   bool layers_by_stage = false;   // tests: mount overlays as on kernels that take no descriptors
   bool unsafe_no_limits = false;  // tests: go on where cgroup controllers are missing
   std::string cgroup_v2_root;     // tests: use this cgroup2 mount although v1 has the controllers
@@ -130,6 +131,8 @@ class Warden {
   Result<void> on_launch(const std::string& id);
   Result<void> on_process_end(const std::string& id);
   Result<void> finish_removal(const std::string& id);
+  void close_network();
+  Ipv4 address_of(const Sandbox& sandbox) const;
   Result<void> remove_all_of(const std::string& id, Sandbox& sandbox);
   Result<void> on_deadlines();
   // Work that can wait, a piece at a time. False: there is none.
@@ -140,7 +143,7 @@ class Warden {
   Result<void> end_launch(std::map<std::string, Pending>::iterator it, const Error& error);
   Result<void> reply(wire::Op op, std::uint64_t sequence, const Result<void>& outcome);
   template <class Message>
-  Result<void> send(const Message& message, const sys::UniqueFd* fd = nullptr);
+  Result<void> send(const Message& message, std::span<const sys::UniqueFd> fds = {});
   std::uint64_t watch(Watched::Kind kind, const std::string& id) {
     watched_.emplace(++last_token_, Watched{kind, id});
     return last_token_;

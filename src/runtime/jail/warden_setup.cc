@@ -12,6 +12,7 @@
 #include "runtime/jail/host_checks.h"
 #include "runtime/jail/stage.h"
 #include "runtime/jail/warden.h"
+#include "sys/namespaces.h"
 #include "sys/self.h"
 
 namespace atl::jail {
@@ -54,20 +55,9 @@ Result<void> make_run_dirs() {
   ATOLL_TRY_ASSIGN(sys::UniqueFd ours, own_dir(run, "atoll", 0755));
   ATOLL_TRY(own_dir(ours, "ranges", 0700));
   ATOLL_TRY(own_dir(ours, "stage", 0755));
+  ATOLL_TRY(own_dir(ours, "links", 0700));
+  ATOLL_TRY(own_dir(ours, "net", 0700));
   return {};
-}
-
-// Servers of different homes or instances get directories of their own below one `atoll` per
-// hierarchy.
-std::string cgroup_name(const std::string& home, const std::string& instance) {
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (char c : home + "\n" + instance) {
-    hash = (hash ^ std::uint8_t(c)) * 0x100000001b3;
-  }
-  constexpr const char* digits = "0123456789abcdef";
-  std::string out;
-  for (int shift = 60; shift >= 0; shift -= 4) out += digits[hash >> shift & 15];
-  return out;
 }
 
 Result<sys::CgroupLayout> find_cgroups(const WardenConfig& config) {
@@ -81,6 +71,19 @@ Result<sys::CgroupLayout> find_cgroups(const WardenConfig& config) {
     }
   }
   return layout;
+}
+
+// This mount namespace began as a copy of the host's, with the pins of all routers. Copies would
+// keep routers that have been removed.
+Result<void> drop_pins() {
+  ATOLL_TRY_ASSIGN(sys::UniqueFd dir, sys::open_trusted(kPinsDir, O_RDONLY | O_DIRECTORY));
+  ATOLL_TRY_ASSIGN(std::vector<std::string> names, sys::list_dir(dir));
+  for (const std::string& name : names) {
+    auto dropped = sys::unmount_lazily(std::string(kPinsDir) + "/" + name);
+    if (!dropped && dropped.error().sys_errno != EINVAL && dropped.error().sys_errno != ENOENT)
+      return dropped;
+  }
+  return {};
 }
 
 // The last number of the NSpid line of /proc/PID/status, if it has exactly two: ours and the
@@ -141,9 +144,11 @@ Result<std::unique_ptr<Warden>> Warden::create(const WardenConfig& config) {
   sys::raise_open_files();
   lift_open_files_of_the_host();
   ATOLL_TRY(make_run_dirs());
+  ATOLL_TRY_ASSIGN(sys::UniqueFd host_mounts, sys::own_namespace("mnt"));
   // From here on no mount of ours is seen by the host, and all of them go with this process.
   ATOLL_TRY(sys::unshare(CLONE_NEWNS));
   ATOLL_TRY(sys::make_all_private());
+  ATOLL_TRY(drop_pins());
   auto staged = build_stage(config.agent_path);
   if (!staged) return std::move(staged).error().with("stage");
 
@@ -156,21 +161,30 @@ Result<std::unique_ptr<Warden>> Warden::create(const WardenConfig& config) {
   ATOLL_TRY_ASSIGN(sys::UniqueFd mine, own_dir(sandboxes, config.instance, 0700));
   ATOLL_TRY_ASSIGN(sys::UniqueFd images, own_dir(sandboxes, kImagesDir, 0700));
 
+  // Servers of different homes or instances get directories of their own below one `atoll` per
+  // hierarchy.
+  const std::string name = instance_name(config.home, config.instance);
   HostFacts facts;
   ATOLL_TRY_ASSIGN(facts.cgroups, find_cgroups(config));
   facts.unsafe_no_limits = config.unsafe_no_limits;
   facts.overlay_layers_by_fd = !config.layers_by_stage && overlay_takes_descriptors();
-  ATOLL_TRY_ASSIGN(
-      sys::CgroupTree cgroups,
-      sys::CgroupTree::open(facts.cgroups, {"atoll", cgroup_name(config.home, config.instance)}));
+  ATOLL_TRY_ASSIGN(sys::CgroupTree cgroups, sys::CgroupTree::open(facts.cgroups, {"atoll", name}));
   ATOLL_TRY_ASSIGN(Ranges ranges, Ranges::open(kRangesDir, config.home, config.instance));
   ATOLL_TRY_ASSIGN(SeccompPrograms filters, compile_seccomp_policy());
+  std::unique_ptr<Network> network;
+  facts.network = !config.no_network;
+  if (facts.network) {
+    auto opened = Network::open({config.home, config.instance, name, host_mounts});
+    if (!opened) return std::move(opened).error().with("network");
+    network = std::move(*opened);
+  }
   ATOLL_TRY_ASSIGN(sys::Poller poller, sys::Poller::create());
 
   LaunchHost host{std::move(templates),     std::move(mine),
                   Disks(std::move(images)), std::move(ranges),
                   std::move(cgroups),       std::move(facts),
-                  std::move(filters),       {config.fail_at, config.die_at}};
+                  std::move(filters),       {config.fail_at, config.die_at},
+                  std::move(network)};
   std::unique_ptr<Warden> warden(new Warden(std::move(host), std::move(*lock), std::move(sandboxes),
                                             config.instance, std::move(poller)));
   ATOLL_TRY(warden->find_left_behind());
@@ -205,6 +219,13 @@ Result<void> Warden::find_left_behind() {
     } else {
       ATOLL_TRY(host_.ranges.give_back(slot.slot));
     }
+  }
+  if (host_.network) {
+    std::set<std::uint32_t> taken;
+    for (const auto& [id, sandbox] : sandboxes_) {
+      if (sandbox.slot) taken.insert(*sandbox.slot);
+    }
+    ATOLL_TRY(host_.network->keep_only(taken));
   }
   if (!sandboxes_.empty())
     log::info("found sandboxes of an earlier warden",
