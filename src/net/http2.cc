@@ -222,7 +222,20 @@ int Http2Session::on_header(nghttp2_session*, const nghttp2_frame* frame, const 
 }
 
 int Http2Session::on_begin_frame(nghttp2_session*, const nghttp2_frame_hd* head, void* user) {
-  if (head->type != NGHTTP2_CONTINUATION) self(user).heading_ = 0;
+  auto& me = self(user);
+  if (head->type != NGHTTP2_CONTINUATION) me.heading_ = 0;
+  switch (head->type) {
+    case NGHTTP2_HEADERS:
+    case NGHTTP2_CONTINUATION:
+    case NGHTTP2_WINDOW_UPDATE:
+      return 0;
+    case NGHTTP2_DATA:
+      if (head->length > 0 || (head->flags & NGHTTP2_FLAG_END_STREAM) != 0) return 0;
+      break;
+    default:
+      break;
+  }
+  if (!me.idle_frames_.spend()) me.abusive_ = true;
   return 0;
 }
 
@@ -246,19 +259,13 @@ void Http2Session::take_frame(const nghttp2_frame& frame) {
       return;
     case NGHTTP2_DATA:
       if (request && last) request->stream.on_end();
-      if (last || frame.hd.length > 0) return;
-      break;
+      return;
     case NGHTTP2_SETTINGS:
-      if ((frame.hd.flags & NGHTTP2_FLAG_ACK) != 0) return;
       greeted_ = true;
-      break;
-    case NGHTTP2_PING:
-    case NGHTTP2_PRIORITY:
-      break;
+      return;
     default:
       return;
   }
-  if (!idle_frames_.spend()) abusive_ = true;
 }
 
 int Http2Session::on_data(nghttp2_session* session, std::uint8_t, std::int32_t id,

@@ -150,6 +150,7 @@ class Http2Client {
     // Rude clients send what a polite library would not.
     nghttp2_option_set_no_http_messaging(option, 1);
     nghttp2_option_set_peer_max_concurrent_streams(option, 10'000);
+    nghttp2_option_set_max_send_header_block_length(option, 8 << 20);
     nghttp2_session_client_new2(&session, callbacks, this, option);
     nghttp2_option_del(option);
     nghttp2_session_callbacks_del(callbacks);
@@ -225,6 +226,7 @@ class Http2Client {
     for (;;) {
       if (!co_await flush()) write_failed = true;
       if (done()) co_return true;
+      if (!co_await flush()) write_failed = true;
       auto n = co_await stream_->read_some(buffer);
       if (!n.ok() || *n == 0) {
         if (!n.ok() && n.error().code == Errc::deadline_exceeded) co_return done();
