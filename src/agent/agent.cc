@@ -1,12 +1,17 @@
 #include "agent/agent.h"
 
+#include <charconv>
+#include <utility>
+
 #include "agent/auth.h"
 #include "agent/cors.h"
 #include "agent/dial.h"
 #include "agent/http_glue.h"
+#include "agent/log_ring.h"
 #include "agent/metrics.h"
 #include "agent/process_manager.h"
 #include "agent/reaper.h"
+#include "agent/start_command.h"
 #include "base/log.h"
 #include "net/http_server.h"
 
@@ -27,10 +32,11 @@ net::ServerOptions server_options() {
 
 struct Agent::Impl {
   Impl(net::asio::io_context& io, AgentOptions given)
-      : options(std::move(given)),
+      : io(io),
+        options(std::move(given)),
         state(options.default_user),
         reaper(io),
-        processes(io, reaper),
+        processes(io, reaper, &logs),
         metrics(state),
         server(io, server_options(), [this](net::Exchange& exchange) { return handle(exchange); }) {
     register_process(router, state, processes, options.path);
@@ -98,6 +104,8 @@ struct Agent::Impl {
       } else {
         co_await send_json(exchange, 200, variables(), {{"Cache-Control", "no-store"}});
       }
+    } else if (path == "/logs") {
+      co_await serve_logs(exchange);
     } else if (path == "/init") {
       co_await init(exchange);
     } else {
@@ -115,6 +123,39 @@ struct Agent::Impl {
     const auto written = write_marker_files(state, options.marker_directory);
     if (!written.ok())
       log::warn("cannot write the marker files", {{"error", written.error().message}});
+  }
+
+  net::Task<void> serve_logs(net::Exchange& exchange) {
+    if (exchange.request.method != "GET") {
+      co_await send_plain_error(exchange, 405, "method not allowed", {{"Allow", "GET"}});
+      co_return;
+    }
+    const std::string text = exchange.request.query_param("after").value_or("0");
+    std::uint64_t after = 0;
+    const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), after);
+    if (ec != std::errc() || end != text.data() + text.size()) {
+      co_await send_plain_error(exchange, 400, "after must be a number of an entry");
+      co_return;
+    }
+    co_await send_json(exchange, 200, logs.after(after), {{"Cache-Control", "no-store"}});
+  }
+
+  // Certificates and start command of a request that was applied. A second request with the same
+  // content changes nothing.
+  void set_up(const std::optional<std::string>& ca_bundle,
+              const std::optional<std::string>& start_command) {
+    if (ca_bundle) {
+      const auto installed = install_ca_bundle(*ca_bundle, options.trust_store);
+      if (!installed.ok())
+        logs.add(LogRing::Level::error,
+                 "cannot install certificates: " + installed.error().message);
+      state.set_default_vars(ca_variables(options.trust_store));
+    }
+    // Once in the life of this agent, which is one boot: a server that takes over sends it again.
+    if (start_command && !start_command->empty() && !start_command_seen) {
+      start_command_seen = true;
+      run_start_command(io, *start_command, state, processes, options.path, logs);
+    }
   }
 
   net::Task<void> init(net::Exchange& exchange) {
@@ -142,14 +183,22 @@ struct Agent::Impl {
       co_await send_plain_error(exchange, 401, "access token validation failed");
       co_return;
     }
-    if (state.apply(*std::move(request))) write_markers();
+    const auto ca_bundle = std::exchange(request->ca_bundle, std::nullopt);
+    const auto start_command = std::exchange(request->start_command, std::nullopt);
+    if (state.apply(*std::move(request))) {
+      write_markers();
+      set_up(ca_bundle, start_command);
+    }
     co_await send_empty(
         exchange, 204,
         {{"Cache-Control", "no-store"}, {"X-Envd-Version", std::string(kEnvdVersion)}});
   }
 
+  net::asio::io_context& io;
   AgentOptions options;
   AgentState state;
+  LogRing logs;
+  bool start_command_seen = false;
   Reaper reaper;
   ProcessManager processes;
   Metrics metrics;

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 
+#include "agent/ca_bundle.h"
 #include "agent/state.h"
 #include "net/http.h"
 #include "rpc/connect.h"
@@ -20,7 +21,7 @@ namespace atl::agent {
 
 // How control-plane routes are reached.
 enum class ControlPlane {
-  host_listener_only,  // in a sandbox: /init and CONNECT only by the inherited socket
+  host_listener_only,  // in a sandbox: /init, /logs and CONNECT only by the inherited socket
   any_listener,        // bare agent on a developer's machine
 };
 
@@ -32,6 +33,7 @@ struct AgentOptions {
   std::string path =
       "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";  // PATH of processes
   std::string marker_directory = "/run/e2b";
+  TrustStore trust_store;
 };
 
 class Agent {

@@ -26,8 +26,8 @@ Result<void> check_basic_user(const net::RequestHead& request) {
 }
 
 bool is_control_plane_route(std::string_view path) {
-  static constexpr std::array<std::string_view, 7> kRoutes = {
-      "/init", "/freeze", "/unfreeze", "/collapse", "/fsfreeze", "/fsthaw", "/upgrade"};
+  static constexpr std::array<std::string_view, 8> kRoutes = {
+      "/init", "/logs", "/freeze", "/unfreeze", "/collapse", "/fsfreeze", "/fsthaw", "/upgrade"};
   return std::find(kRoutes.begin(), kRoutes.end(), path) != kRoutes.end();
 }
 

@@ -102,11 +102,19 @@ void Process::start_reading() {
   read(master_, Output::pty);
 }
 
-void Process::kill_at(std::chrono::steady_clock::time_point deadline) {
-  deadline_.expires_at(deadline);
-  deadline_.async_wait([weak = weak_from_this()](const boost::system::error_code& ec) {
+void Process::kill_after(std::chrono::steady_clock::duration time) {
+  using Clock = std::chrono::steady_clock;
+  time_left_ = time;
+  const auto begin = Clock::now();
+  const auto beat = std::clamp<Clock::duration>(time, Clock::duration::zero(), kBeat);
+  deadline_.expires_at(begin + beat);
+  deadline_.async_wait([weak = weak_from_this(), begin, beat](const boost::system::error_code& ec) {
     const auto self = weak.lock();
-    if (!ec && self && self->running_) (void)self->send_signal(SIGKILL);
+    if (ec || !self || !self->running_) return;
+    const bool frozen = Clock::now() - begin > beat + kBeatSlack;
+    const auto left = frozen ? self->time_left_ : self->time_left_ - beat;
+    if (left > Clock::duration::zero() || frozen) return self->kill_after(left);
+    (void)self->send_signal(SIGKILL);
   });
 }
 

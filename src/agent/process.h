@@ -39,6 +39,8 @@ using Event = std::shared_ptr<const ::process::StartResponse>;
 ::process::StartResponse end_message(const EndStatus& end);
 
 inline constexpr std::size_t kQueueLimit = 64;
+inline constexpr std::chrono::milliseconds kBeat{1000};
+inline constexpr std::chrono::milliseconds kBeatSlack{500};
 inline constexpr std::size_t kPipeRead = 32 * 1024;
 inline constexpr std::size_t kPtyRead = 16 * 1024;
 
@@ -80,8 +82,10 @@ class Process : public std::enable_shared_from_this<Process> {
 
   // Begins to read the output; after the first subscription was made, so that it misses nothing.
   void start_reading();
-  // Sends SIGKILL at that time if it still runs, whoever is still listening.
-  void kill_at(std::chrono::steady_clock::time_point deadline);
+  // Sends SIGKILL when it has had that much time, whoever is still listening. Time in which the
+  // sandbox was frozen does not count: the clock runs in beats, and a beat that took much longer
+  // than it should is given again.
+  void kill_after(std::chrono::steady_clock::duration time);
   // The reaper's word.
   void on_exit(int wait_status);
 
@@ -140,8 +144,9 @@ class Process : public std::enable_shared_from_this<Process> {
   bool killed_ = false;  // on request: do not wait for the output's end
   EndStatus end_;
   std::list<Subscription*> subscribers_;
-  net::asio::steady_timer room_;  // cancelled when a subscriber has room again
-  net::asio::steady_timer deadline_;
+  net::asio::steady_timer room_;      // cancelled when a subscriber has room again
+  net::asio::steady_timer deadline_;  // the end of a beat
+  std::chrono::steady_clock::duration time_left_{0};
   std::list<int> turns_;               // writers in order; the first one writes
   net::asio::steady_timer turn_over_;  // cancelled when the first writer is done
 };

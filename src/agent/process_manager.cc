@@ -62,8 +62,8 @@ bool matches(const Selector& selector, pid_t pid, const T& tag) {
 
 }  // namespace
 
-ProcessManager::ProcessManager(net::asio::io_context& io, Reaper& reaper)
-    : io_(io), reaper_(reaper), purge_timer_(io) {}
+ProcessManager::ProcessManager(net::asio::io_context& io, Reaper& reaper, LogRing* logs)
+    : io_(io), reaper_(reaper), logs_(logs), purge_timer_(io) {}
 
 Result<void> ProcessManager::make_pipes(const ProcessSpec& spec, SpawnSpec& child,
                                         Process::Pipes& ours, std::vector<Fd>& theirs) const {
@@ -120,7 +120,10 @@ Result<ProcessManager::Started> ProcessManager::start(ProcessSpec spec) {
   auto piped = make_pipes(spec, child, ours, theirs);
   if (!piped.ok()) return std::move(piped).error().with(what);
   auto pid = spawn(child);
-  if (!pid.ok()) return std::move(pid).error().with(what);
+  if (!pid.ok()) {
+    if (logs_ != nullptr) logs_->add(LogRing::Level::error, what + ": " + pid.error().message);
+    return std::move(pid).error().with(what);
+  }
   theirs.clear();  // or we would never see the end of the output
 
   forget_old(*pid, spec.tag);
@@ -129,8 +132,9 @@ Result<ProcessManager::Started> ProcessManager::start(ProcessSpec spec) {
   auto process = std::make_shared<Process>(io_, *pid, std::move(spec.config), std::move(spec.tag),
                                            std::move(ours), std::move(hooks));
   processes_[*pid] = process;
+  log_start(*process, spec.user.name);
   reaper_.watch(*pid, [process](int wait_status) { process->on_exit(wait_status); });
-  if (spec.kill_at) process->kill_at(*spec.kill_at);
+  if (spec.kill_at) process->kill_after(*spec.kill_at - std::chrono::steady_clock::now());
   auto subscription = process->subscribe();
   process->start_reading();
   return Started{process, std::move(subscription)};
@@ -171,7 +175,24 @@ void ProcessManager::forget_old(pid_t pid, const std::optional<std::string>& tag
                 [&](const Retained& old) { return old.pid == pid || (tag && old.tag == tag); });
 }
 
+void ProcessManager::log_start(const Process& process, const std::string& user) const {
+  if (logs_ == nullptr) return;
+  LogFields fields{{"pid", std::to_string(process.pid())},
+                   {"cmd", command_line(process.config()).substr(0, kLogField)},
+                   {"user", user}};
+  if (process.tag()) fields["tag"] = *process.tag();
+  logs_->add(LogRing::Level::info, process.is_pty() ? "pty started" : "process started",
+             std::move(fields));
+}
+
 void ProcessManager::on_finished(Process& process) {
+  if (logs_ != nullptr) {
+    logs_->add(LogRing::Level::info, process.is_pty() ? "pty ended" : "process ended",
+               {{"pid", std::to_string(process.pid())},
+                {"cmd", command_line(process.config()).substr(0, kLogField)},
+                {"exit_code", std::to_string(process.end().exit_code)},
+                {"status", process.end().status}});
+  }
   const auto found = processes_.find(process.pid());
   // Its pid may belong to a newer process by now.
   if (found == processes_.end() || found->second.get() != &process) return;

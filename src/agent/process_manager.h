@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "agent/log_ring.h"
 #include "agent/process.h"
 #include "agent/reaper.h"
 #include "agent/spawn.h"
@@ -46,8 +47,8 @@ struct Retained {
 
 class ProcessManager {
  public:
-  // Both outlive the manager.
-  ProcessManager(net::asio::io_context& io, Reaper& reaper);
+  // All outlive the manager. `logs` is told of beginnings and ends; null: nobody is.
+  ProcessManager(net::asio::io_context& io, Reaper& reaper, LogRing* logs = nullptr);
 
   struct Started {
     std::shared_ptr<Process> process;
@@ -71,11 +72,13 @@ class ProcessManager {
   Result<void> make_pipes(const ProcessSpec& spec, SpawnSpec& child, Process::Pipes& ours,
                           std::vector<Fd>& theirs) const;
   void forget_old(pid_t pid, const std::optional<std::string>& tag);
+  void log_start(const Process& process, const std::string& user) const;
   void on_finished(Process& process);
   void purge();
 
   net::asio::io_context& io_;
   Reaper& reaper_;
+  LogRing* logs_;
   std::map<pid_t, std::shared_ptr<Process>> processes_;  // running, or reaped with open output
   std::vector<Retained> retained_;                       // oldest first
   net::asio::steady_timer purge_timer_;

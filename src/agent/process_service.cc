@@ -4,6 +4,7 @@
 #include "agent/agent.h"
 #include "agent/paths.h"
 #include "agent/process_manager.h"
+#include "agent/start_command.h"
 #include "agent/users.h"
 
 namespace atl::agent {
@@ -55,19 +56,6 @@ net::Task<Result<void>> follow(MessageSink& sink, pid_t pid, Subscription& subsc
     ATOLL_CO_TRY(co_await sink.send(event ? *event : ping));
     if (event && event->event().has_end()) co_return Result<void>();
   }
-}
-
-// Later entries win: what the agent knows, the sandbox's variables, the request's.
-std::vector<std::string> environment(const AgentState& state, const std::string& path,
-                                     const User& user, const pb::ProcessConfig& config) {
-  std::map<std::string, std::string> merged{
-      {"PATH", path}, {"HOME", user.home}, {"USER", user.name}, {"LOGNAME", user.name}};
-  for (const auto& [name, value] : state.env_vars()) merged[name] = value;
-  for (const auto& [name, value] : config.envs()) merged[name] = value;
-  std::vector<std::string> out;
-  out.reserve(merged.size());
-  for (const auto& [name, value] : merged) out.push_back(name + "=" + value);
-  return out;
 }
 
 class ProcessService {
@@ -181,7 +169,7 @@ class ProcessService {
     ATOLL_TRY_ASSIGN(spec.cwd,
                      resolve_path(in.process().cwd(), spec.user, state_.default_workdir()));
     spec.config = in.process();
-    spec.env = environment(state_, path_, spec.user, in.process());
+    spec.env = process_environment(state_, path_, spec.user, in.process().envs());
     if (in.has_pty()) spec.pty = window_size(in.pty());
     if (in.has_tag()) spec.tag = in.tag();
     spec.stdin_pipe = !in.has_stdin() || in.stdin();

@@ -334,6 +334,26 @@ TEST_F(ProcessTest, DeadlineKillsWithoutListeners) {
   EXPECT_EQ(std::get<Retained>(processes_.attach(pid)->followed).end.status, "signal: killed");
 }
 
+// The loop stands still as it does when the sandbox is frozen: that time is not the process's.
+TEST_F(ProcessTest, TimeInWhichTheAgentWasFrozenDoesNotCount) {
+  ProcessSpec spec = shell("sleep 30");
+  spec.kill_at = std::chrono::steady_clock::now() + std::chrono::milliseconds(1300);
+  auto started = start(std::move(spec));
+  io_.restart();
+  io_.run_for(std::chrono::milliseconds(200));
+  for (int i = 0; i < 2; ++i) {
+    ::usleep(2'000'000);
+    io_.restart();
+    io_.run_for(std::chrono::milliseconds(300));
+    EXPECT_TRUE(started.process->running()) << "after freeze " << i;
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const Transcript seen = run(follow(*started.subscription));
+  ASSERT_TRUE(seen.end);
+  EXPECT_EQ(seen.end->status(), "signal: killed");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
+}
+
 TEST_F(ProcessTest, OutputWithoutListenersIsDrained) {
   auto started = start(shell("head -c 1000000 /dev/zero; echo done >&2"));
   started.subscription.reset();

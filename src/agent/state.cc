@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 
+#include "agent/ca_bundle.h"
 #include "base/ids.h"
 #include "base/json.h"
 
@@ -132,6 +133,12 @@ Result<InitRequest> parse_init(std::string_view body) {
       return make_error(Errc::invalid_argument, "cpuCount is out of range");
     request.cpu_count = unsigned(*cpus);
   }
+  ATOLL_TRY_ASSIGN(request.ca_bundle, string_field(*object, "caBundle"));
+  if (request.ca_bundle && request.ca_bundle->empty()) request.ca_bundle.reset();
+  if (request.ca_bundle) {
+    ATOLL_TRY(check_ca_bundle(*request.ca_bundle));
+  }
+  ATOLL_TRY_ASSIGN(request.start_command, string_field(*object, "startCommand"));
   ATOLL_TRY_ASSIGN(const std::optional<std::string> timestamp, string_field(*object, "timestamp"));
   if (timestamp) {
     request.timestamp_ns = parse_rfc3339(*timestamp);
@@ -159,10 +166,20 @@ bool AgentState::apply(InitRequest request) {
   if (request.template_id) internal_vars_["E2B_TEMPLATE_ID"] = *std::move(request.template_id);
   if (request.memory_limit) memory_limit_ = request.memory_limit;
   if (request.cpu_count) cpu_count_ = request.cpu_count;
-  env_vars_ = internal_vars_;
-  env_vars_.insert(user_vars_.begin(),
-                   user_vars_.end());  // keeps the internal value of a name that is in both
+  merge_vars();
   return true;
+}
+
+void AgentState::set_default_vars(std::map<std::string, std::string> vars) {
+  default_vars_ = std::move(vars);
+  merge_vars();
+}
+
+// An insertion keeps the value of a name that is there already.
+void AgentState::merge_vars() {
+  env_vars_ = internal_vars_;
+  env_vars_.insert(user_vars_.begin(), user_vars_.end());
+  env_vars_.insert(default_vars_.begin(), default_vars_.end());
 }
 
 bool AgentState::token_matches(std::string_view given) const {

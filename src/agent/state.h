@@ -29,6 +29,8 @@ struct InitRequest {
   std::optional<std::int64_t> timestamp_ns;   // since the epoch
   std::optional<std::uint64_t> memory_limit;  // bytes
   std::optional<unsigned> cpu_count;
+  std::optional<std::string> ca_bundle;      // PEM to trust
+  std::optional<std::string> start_command;  // run once in the life of the agent
 };
 
 // Errors: invalid_argument naming the field.
@@ -53,16 +55,21 @@ class AgentState {
   const std::string& default_workdir() const { return default_workdir_; }
   // Variables of every process: the user's, with the internal ones (E2B_SANDBOX, ...) winning.
   const std::map<std::string, std::string>& env_vars() const { return env_vars_; }
+  // Defaults of variables that neither the user nor the agent has set.
+  void set_default_vars(std::map<std::string, std::string> vars);
   // The internal ones alone.
   const std::map<std::string, std::string>& internal_vars() const { return internal_vars_; }
   std::optional<std::uint64_t> memory_limit() const { return memory_limit_; }
   std::optional<unsigned> cpu_count() const { return cpu_count_; }
 
  private:
+  void merge_vars();
+
   std::optional<std::string> access_token_;
   std::string default_user_;
   std::string default_workdir_;
   std::map<std::string, std::string> user_vars_;
+  std::map<std::string, std::string> default_vars_;
   std::map<std::string, std::string> internal_vars_{{"E2B_SANDBOX", "true"}};
   std::map<std::string, std::string> env_vars_ = internal_vars_;
   std::optional<std::int64_t> last_timestamp_ns_;
