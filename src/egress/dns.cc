@@ -136,11 +136,11 @@ net::Task<Result<std::vector<Ipv4>>> addresses_of(std::shared_ptr<dns::Upstream>
 }
 
 struct Resolver::Impl : std::enable_shared_from_this<Impl> {
-  Impl(asio::io_context& io, const Table& t, Names& n, std::shared_ptr<dns::Upstream> u,
-       ResolverOptions o)
+  Impl(asio::io_context& io, const Table& t, std::shared_ptr<Names> n,
+       std::shared_ptr<dns::Upstream> u, ResolverOptions o)
       : strand(asio::make_strand(io)),
         table(t),
-        names(n),
+        names(std::move(n)),
         upstream(std::move(u)),
         options(std::move(o)),
         udp(strand),
@@ -148,7 +148,7 @@ struct Resolver::Impl : std::enable_shared_from_this<Impl> {
 
   asio::strand<asio::io_context::executor_type> strand;
   const Table& table;
-  Names& names;
+  const std::shared_ptr<Names> names;
   const std::shared_ptr<dns::Upstream> upstream;
   const ResolverOptions options;
 
@@ -259,7 +259,8 @@ net::Task<std::optional<std::string>> Resolver::Impl::forward(Ipv4 peer,
   if (query.question.type == dns::type::a) {
     for (const Ipv4 address : chain.addresses) {
       if (is_never_reachable(address)) continue;
-      names.remember(entry->sandbox, query.question.name, address, std::chrono::seconds(chain.ttl));
+      names->remember(entry->sandbox, peer, query.question.name, address,
+                      std::chrono::seconds(chain.ttl));
     }
   }
   co_return filtered(query, *looked, chain);
@@ -374,10 +375,11 @@ Resolver::Resolver(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Resolver::~Resolver() { stop(); }
 
 Result<std::unique_ptr<Resolver>> Resolver::create(asio::io_context& io, int udp, int tcp,
-                                                   const Table& table, Names& names,
+                                                   const Table& table, std::shared_ptr<Names> names,
                                                    std::shared_ptr<dns::Upstream> upstream,
                                                    ResolverOptions options) {
-  auto impl = std::make_shared<Impl>(io, table, names, std::move(upstream), std::move(options));
+  auto impl =
+      std::make_shared<Impl>(io, table, std::move(names), std::move(upstream), std::move(options));
   boost::system::error_code ec;
   if (udp >= 0) {
     ATOLL_TRY(check_family(udp, AF_INET));

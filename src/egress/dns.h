@@ -33,9 +33,9 @@ struct ResolverOptions {
 
 class Resolver {
  public:
-  // Takes the descriptors; -1: not served. `table` and `names` outlive the io context's last run.
+  // Takes the descriptors; -1: not served. `table` outlives the io context's last run.
   static Result<std::unique_ptr<Resolver>> create(net::asio::io_context& io, int udp, int tcp,
-                                                  const Table& table, Names& names,
+                                                  const Table& table, std::shared_ptr<Names> names,
                                                   std::shared_ptr<dns::Upstream> upstream,
                                                   ResolverOptions options);
   ~Resolver();

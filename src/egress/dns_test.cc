@@ -58,7 +58,7 @@ class ResolverTest : public ::testing::Test {
   }
 
   Table table_;
-  Names names_;
+  std::shared_ptr<Names> names_ = std::make_shared<Names>();
   Io io_;
   std::unique_ptr<Resolver> resolver_;
   std::uint16_t udp_port_ = 0, tcp_port_ = 0;
@@ -80,10 +80,10 @@ TEST_F(ResolverTest, ForwardsAndRemembers) {
   EXPECT_EQ(answer->id, 77);
   EXPECT_EQ(answer->rcode, Rcode::no_error);
   EXPECT_THAT(addresses(*answer), ElementsAre(ip("203.0.113.5")));
-  EXPECT_TRUE(names_.gave(one_, "www.example.com", ip("203.0.113.5")));
-  EXPECT_FALSE(names_.gave(one_, "edge.net", ip("203.0.113.5")));
-  EXPECT_FALSE(names_.gave(*SandboxId::parse("two"), "www.example.com", ip("203.0.113.5")));
-  EXPECT_FALSE(names_.gave(one_, "www.example.com", ip("203.0.113.6")));
+  EXPECT_TRUE(names_->gave(one_, "www.example.com", ip("203.0.113.5")));
+  EXPECT_FALSE(names_->gave(one_, "edge.net", ip("203.0.113.5")));
+  EXPECT_FALSE(names_->gave(*SandboxId::parse("two"), "www.example.com", ip("203.0.113.5")));
+  EXPECT_FALSE(names_->gave(one_, "www.example.com", ip("203.0.113.6")));
 }
 
 TEST_F(ResolverTest, UnknownPeersGetNothing) {
@@ -138,8 +138,8 @@ TEST_F(ResolverTest, PrivateAddressesAreTakenOut) {
   ASSERT_TRUE(answer);
   EXPECT_THAT(addresses(*answer), ElementsAre(ip("203.0.113.5")));
   EXPECT_EQ(raw_.find(u32(ip("10.0.0.1").value)), std::string::npos);
-  EXPECT_FALSE(names_.gave(one_, "rebind.com", ip("10.0.0.1")));
-  EXPECT_TRUE(names_.gave(one_, "rebind.com", ip("203.0.113.5")));
+  EXPECT_FALSE(names_->gave(one_, "rebind.com", ip("10.0.0.1")));
+  EXPECT_TRUE(names_->gave(one_, "rebind.com", ip("203.0.113.5")));
 }
 
 TEST_F(ResolverTest, AddressesInAnswersToOtherQuestionsAreRefused) {
@@ -180,7 +180,7 @@ TEST_F(ResolverTest, ForgedAnswersAreIgnored) {
   const auto answer = ask(query(1, "a.com"));  // the second try
   ASSERT_TRUE(answer);
   EXPECT_THAT(addresses(*answer), ElementsAre(ip("203.0.113.5")));
-  EXPECT_FALSE(names_.gave(one_, "a.com", ip("203.0.113.66")));
+  EXPECT_FALSE(names_->gave(one_, "a.com", ip("203.0.113.66")));
 }
 
 TEST_F(ResolverTest, AsksTheSecondServer) {
@@ -271,7 +271,7 @@ TEST_F(ResolverTest, AnAnswerThatComesAfterTheSandboxIsDropped) {
   table_.set(ip("127.0.0.2"), *SandboxId::parse("next"), Policy{});
   go = true;
   EXPECT_EQ(receive(fd.get(), 300), "");
-  EXPECT_EQ(names_.size(*SandboxId::parse("next")), 0u);
+  EXPECT_EQ(names_->size(*SandboxId::parse("next")), 0u);
 }
 
 TEST_F(ResolverTest, MalformedQueries) {
@@ -295,20 +295,22 @@ TEST(NamesMemory, IsBoundedAndExpires) {
   Names names(3);
   const auto sandbox = *SandboxId::parse("one");
   const auto now = Names::Clock::now();
-  names.remember(sandbox, "a", Ipv4{1}, seconds(10), now);
-  names.remember(sandbox, "b", Ipv4{2}, seconds(30), now);
-  names.remember(sandbox, "c", Ipv4{3}, seconds(20), now);
-  names.remember(sandbox, "d", Ipv4{4}, seconds(40), now);
+  names.remember(sandbox, Ipv4{9}, "a", Ipv4{1}, seconds(10), now);
+  names.remember(sandbox, Ipv4{9}, "b", Ipv4{2}, seconds(30), now);
+  names.remember(sandbox, Ipv4{9}, "c", Ipv4{3}, seconds(20), now);
+  names.remember(sandbox, Ipv4{9}, "d", Ipv4{4}, seconds(40), now);
   EXPECT_EQ(names.size(sandbox), 3u);
   EXPECT_FALSE(names.gave(sandbox, "a", Ipv4{1}, now));
   EXPECT_TRUE(names.gave(sandbox, "b", Ipv4{2}, now));
   EXPECT_TRUE(names.gave(sandbox, "b", Ipv4{2}, now + seconds(29) + Names::kGrace));
   EXPECT_FALSE(names.gave(sandbox, "b", Ipv4{2}, now + seconds(30) + Names::kGrace));
-  names.remember(sandbox, "b", Ipv4{2}, seconds(1), now);  // never shortens
+  names.remember(sandbox, Ipv4{9}, "b", Ipv4{2}, seconds(1), now);  // never shortens
   EXPECT_TRUE(names.gave(sandbox, "b", Ipv4{2}, now + seconds(29) + Names::kGrace));
-  names.remember(sandbox, "e", Ipv4{5}, std::chrono::hours(999), now);
+  names.remember(sandbox, Ipv4{9}, "e", Ipv4{5}, std::chrono::hours(999), now);
   EXPECT_FALSE(names.gave(sandbox, "e", Ipv4{5}, now + Names::kMaxTtl + Names::kGrace));
-  names.forget(sandbox);
+  names.forget_if([](const SandboxId&, Ipv4 peer) { return peer == Ipv4{8}; });
+  EXPECT_TRUE(names.gave(sandbox, "b", Ipv4{2}, now));
+  names.forget_if([](const SandboxId&, Ipv4 peer) { return peer == Ipv4{9}; });
   EXPECT_FALSE(names.gave(sandbox, "b", Ipv4{2}, now));
 }
 

@@ -4,13 +4,14 @@
 
 namespace atl::egress {
 
-void Names::remember(const SandboxId& sandbox, std::string_view name, Ipv4 address,
+void Names::remember(const SandboxId& sandbox, Ipv4 peer, std::string_view name, Ipv4 address,
                      std::chrono::seconds ttl, Clock::time_point now) {
   const auto end =
       now + std::clamp<std::chrono::seconds>(ttl, std::chrono::seconds(0), kMaxTtl) + kGrace;
   auto pair = std::make_pair(std::string(name), address.value);
   std::lock_guard lock(mutex_);
   Known& known = sandboxes_[sandbox];
+  known.peer = peer;
   const auto drop = [&](auto entry) {
     const auto [first, last] = known.by_end.equal_range(entry->second);
     const auto found =
@@ -39,9 +40,9 @@ bool Names::gave(const SandboxId& sandbox, std::string_view name, Ipv4 address,
   return found != known->second.until.end() && found->second > now;
 }
 
-void Names::forget(const SandboxId& sandbox) {
+void Names::forget_if(const std::function<bool(const SandboxId&, Ipv4 peer)>& gone) {
   std::lock_guard lock(mutex_);
-  sandboxes_.erase(sandbox);
+  std::erase_if(sandboxes_, [&](const auto& item) { return gone(item.first, item.second.peer); });
 }
 
 std::size_t Names::size(const SandboxId& sandbox) const {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -23,11 +24,13 @@ class Names {
 
   // `name` in lower case. Programs keep addresses for longer than they were told to, so an answer
   // counts for its TTL and `kGrace`.
-  void remember(const SandboxId& sandbox, std::string_view name, Ipv4 address,
+  // `peer` is the sandbox's own address.
+  void remember(const SandboxId& sandbox, Ipv4 peer, std::string_view name, Ipv4 address,
                 std::chrono::seconds ttl, Clock::time_point now = Clock::now());
   bool gave(const SandboxId& sandbox, std::string_view name, Ipv4 address,
             Clock::time_point now = Clock::now()) const;
-  void forget(const SandboxId& sandbox);
+  // Forgets the sandboxes that `gone` names.
+  void forget_if(const std::function<bool(const SandboxId&, Ipv4 peer)>& gone);
   std::size_t size(const SandboxId& sandbox) const;
 
   static constexpr std::chrono::minutes kGrace{10};
@@ -35,6 +38,7 @@ class Names {
 
  private:
   struct Known {
+    Ipv4 peer;
     std::map<std::pair<std::string, std::uint32_t>, Clock::time_point> until;
     std::multimap<Clock::time_point, std::pair<std::string, std::uint32_t>> by_end;
   };

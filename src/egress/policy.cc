@@ -363,6 +363,12 @@ runtime::NetworkPolicy for_kernel(const Policy& policy) {
   return out;
 }
 
+std::optional<std::string> canonical_domain(std::string_view text) {
+  auto name = canonical_pattern(text);
+  if (name && name->starts_with("*.")) return std::nullopt;
+  return name;
+}
+
 bool domain_matches(std::string_view pattern, std::string_view name) {
   const auto same = [](std::string_view a, std::string_view b) {
     return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(),

@@ -53,6 +53,9 @@ Result<Policy> parse_policy(const json::object& network, std::optional<bool> all
 
 runtime::NetworkPolicy for_kernel(const Policy& policy);
 
+// A host name in lower case without its last dot; nullopt if it is none (an address, odd letters).
+std::optional<std::string> canonical_domain(std::string_view text);
+
 // "*.example.com" matches any name below example.com, not itself.
 bool domain_matches(std::string_view pattern, std::string_view name);
 
