@@ -405,5 +405,48 @@ TEST_F(AgentTest, DialsServicesInside) {
   EXPECT_EQ(request(Via::host, "CONNECT", "127.0.0.1:none").head.status, 400);
 }
 
+// The connection comes as a descriptor beside the answer; what is asked over it needs no agent.
+net::Task<std::string> take_descriptor(net::HttpClient client, std::uint16_t port) {
+  net::Stream& agent = client.stream();
+  const std::string request =
+      "CONNECT " + std::to_string(port) + " HTTP/1.1\r\nHost: x\r\nAtoll-Descriptor: 1\r\n\r\n";
+  EXPECT_TRUE((co_await agent.write_all(request)).ok());
+  char text[256];
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  ssize_t n = -1;
+  int fd = -1;
+  for (int i = 0; i < 1000 && n < 0; ++i) {
+    iovec bytes{text, sizeof text};
+    msghdr message{};
+    message.msg_iov = &bytes;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    n = ::recvmsg(agent.native_handle(), &message, MSG_DONTWAIT);
+    if (cmsghdr* header = n > 0 ? CMSG_FIRSTHDR(&message) : nullptr)
+      std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+    if (n < 0) {
+      net::asio::steady_timer pause(agent.executor(), std::chrono::milliseconds(5));
+      co_await pause.async_wait(net::asio::use_awaitable);
+    }
+  }
+  EXPECT_EQ(std::string_view(text, std::size_t(std::max<ssize_t>(n, 0))),
+            "HTTP/1.1 200 OK\r\n\r\n");
+  if (fd < 0) co_return "no descriptor";
+  net::Socket socket(agent.executor(), net::asio::generic::stream_protocol(AF_INET, 0), fd);
+  net::HttpClient inside(net::make_stream(std::move(socket)));
+  auto answer = co_await inside.request({.method = "GET", .target = "/direct"}, "");
+  co_return answer.ok() ? answer->body : answer.error().message;
+}
+
+TEST_F(AgentTest, HandsConnectionsOverAsDescriptors) {
+  net::HttpServer inside(io_, {}, [](net::Exchange& exchange) -> net::Task<void> {
+    (void)co_await exchange.response.send(200, {}, "served " + exchange.request.target);
+  });
+  const auto port = inside.listen_tcp("127.0.0.1:0", "inside");
+  ASSERT_TRUE(port.ok());
+  EXPECT_EQ(run(take_descriptor(run(connect(Via::host)), *port)), "served /direct");
+}
+
 }  // namespace
 }  // namespace atl::agent

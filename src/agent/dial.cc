@@ -1,6 +1,10 @@
 #include "agent/dial.h"
 
 #include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
 
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -61,6 +65,32 @@ net::Task<Result<std::unique_ptr<net::Stream>>> connect_inside(std::uint16_t por
   co_return v4;  // the more telling error
 }
 
+constexpr std::string_view kOpened = "HTTP/1.1 200 OK\r\n\r\n";
+
+// The answer with the connection itself beside it: from then on its bytes need nobody to carry
+// them. False: it could not be sent.
+bool send_descriptor(int outside, int inside) {
+  iovec text{const_cast<char*>(kOpened.data()), kOpened.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &text;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &inside, sizeof inside);
+  return ::sendmsg(outside, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == ssize_t(kOpened.size());
+}
+
+bool is_unix(int fd) {
+  int domain = 0;
+  socklen_t length = sizeof domain;
+  return ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain == AF_UNIX;
+}
+
 }  // namespace
 
 std::optional<std::uint16_t> parse_dial_target(std::string_view target) {
@@ -87,7 +117,16 @@ net::Task<void> handle_dial(net::Exchange& exchange) {
   }
   net::Stream& outside = exchange.stream;
   const std::string early = exchange.take_over();
-  auto answer = outside.write_all("HTTP/1.1 200 OK\r\n\r\n");
+  if (early.empty() && exchange.request.headers.has("Atoll-Descriptor") &&
+      is_unix(outside.native_handle())) {
+    // Released, not closed by its stream: a closed descriptor whose connection lives on would stay
+    // in epoll.
+    const int given = (*inside)->release();
+    (void)send_descriptor(outside.native_handle(), given);  // else the host sees the end
+    ::close(given);
+    co_return;
+  }
+  auto answer = outside.write_all(kOpened);
   if (!(co_await std::move(answer)).ok()) co_return;
   if (!early.empty()) {
     auto first = (*inside)->write_all(early);

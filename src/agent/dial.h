@@ -1,7 +1,9 @@
 // CONNECT <port>: a connection to a service inside the sandbox, for the traffic proxy on the host.
 //
 // Only the host's listener has it. The agent connects to 127.0.0.1:<port>, then to [::1]:<port>,
-// answers 200 and carries bytes both ways until both sides have finished; 502 if nobody listens.
+// answers 200 and carries bytes both ways until both sides have finished; 502 if nobody listens. To
+// a request with `Atoll-Descriptor` over a Unix socket it gives the connection itself as a
+// descriptor beside the answer, and is done.
 #pragma once
 
 #include <cstdint>

@@ -33,10 +33,12 @@ class SocketStream final : public Stream {
     socket_.non_blocking(true, ignored);
   }
 
+  // MSG_DONTWAIT, not only O_NONBLOCK: that one is a property of the connection, and whoever gave
+  // us its descriptor could take it away again.
   Task<Result<std::size_t>> read_some(std::span<char> into) override {
     co_await take_turn();
     for (;;) {
-      const ssize_t n = ::recv(socket_.native_handle(), into.data(), into.size(), 0);
+      const ssize_t n = ::recv(socket_.native_handle(), into.data(), into.size(), MSG_DONTWAIT);
       if (n >= 0) co_return std::size_t(n);
       if (errno == EINTR) continue;
       if (errno != EAGAIN && errno != EWOULDBLOCK) co_return errno_error("read");
@@ -59,7 +61,7 @@ class SocketStream final : public Stream {
       msghdr message{};
       message.msg_iov = &vec[first];
       message.msg_iovlen = count - first;
-      ssize_t n = ::sendmsg(socket_.native_handle(), &message, MSG_NOSIGNAL);
+      ssize_t n = ::sendmsg(socket_.native_handle(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
       if (n < 0) {
         if (errno == EINTR) continue;
         if (errno != EAGAIN && errno != EWOULDBLOCK) co_return errno_error("write");

@@ -33,6 +33,39 @@ struct Proxy::Impl {
     (void)co_await std::move(sending);  // a client that is gone needs no answer
   }
 
+  // The route of a sandbox that does not run now, once it does. The request is held meanwhile.
+  net::Task<Result<std::shared_ptr<engine::Route>>> wake(const net::RequestHead& request,
+                                                         std::string_view id, std::uint16_t port) {
+    auto parsed = SandboxId::parse(id);
+    if (!parsed) co_return make_error(Errc::not_found, "nobody has this token");
+    engine::WakeRequest wanted{
+        .id = std::move(*parsed),
+        .agent_port = port == kAgentPort,
+        .access_token = std::string(request.headers.get("X-Access-Token")),
+        .traffic_token = std::string(request.headers.get("e2b-traffic-access-token"))};
+    auto waking = engine.wake(std::move(wanted));
+    ATOLL_CO_TRY_ASSIGN(auto route, co_await std::move(waking));
+    if (!route) co_return make_error(Errc::not_found, "it does not run");
+    co_return route;
+  }
+
+  static Refusal refusal_of(const Error& error, std::string_view id) {
+    switch (error.code) {
+      case Errc::permission_denied:
+        return resume_denied(id);
+      case Errc::deadline_exceeded:
+        return still_transitioning(id);
+      case Errc::resource_exhausted:
+        return resume_refused(id, error.message);
+      case Errc::not_found:
+        return sandbox_not_found(id);
+      default:
+        log::warn("a sandbox could not be woken",
+                  {{"sandbox", std::string(id)}, {"error", error.message}});
+        return sandbox_not_found(id);
+    }
+  }
+
   // The order of these steps is the contract: a later check never answers for an earlier one.
   net::Task<void> carry(net::Exchange& exchange, std::string id,
                         std::shared_ptr<engine::Route> route, std::uint16_t port) {
@@ -50,9 +83,14 @@ struct Proxy::Impl {
       }
     }
     if (!route || route->dead()) {
-      auto refusing = refuse(exchange, sandbox_not_found(id));
-      co_await std::move(refusing);
-      co_return;
+      auto waking = wake(exchange.request, id, port);
+      auto woken = co_await std::move(waking);
+      if (!woken.ok()) {
+        auto refusing = refuse(exchange, refusal_of(woken.error(), id));
+        co_await std::move(refusing);
+        co_return;
+      }
+      route = std::move(*woken);
     }
     if (const auto& token = route->spec().traffic_token; token && port != kAgentPort) {
       const auto given = exchange.request.headers.find("e2b-traffic-access-token");

@@ -20,7 +20,7 @@ struct ProxyOptions {
   std::string domain;  // sandbox hosts are {port}-{id}.{domain}; empty: any domain is accepted
   // Paths of the control plane: with an API key they win over sandbox headers.
   std::function<bool(std::string_view path)> is_control_path;
-  std::size_t idle_connections_per_target = 8;  // kept to one port of one sandbox
+  std::size_t idle_connections_per_target = 64;  // kept to one port of one sandbox
   std::chrono::milliseconds idle_agent{60'000};
   std::chrono::milliseconds idle_service{4'000};  // user servers close early (5 s is common)
 };

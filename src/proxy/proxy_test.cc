@@ -6,6 +6,8 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 
+#include "certs/certs.h"
+#include "net/tls.h"
 #include "proxy/testing.h"
 
 namespace atl::proxy {
@@ -471,6 +473,34 @@ TEST_F(ProxyTest, ManyClientsAtOnce) {
   }
   for (auto& client : clients) client.join();
   EXPECT_EQ(good, 200);
+}
+
+TEST_F(ProxyTest, ServicesThatSpeakTls) {
+  auto ca = certs::make_ca("A CA that nobody knows");
+  ASSERT_TRUE(ca.ok());
+  const auto context = net::TlsServerContext::by_name(
+      [&](std::string_view name) -> Result<net::TlsServerContext::Pem> {
+        const std::vector<std::string> names{std::string(name)};
+        ATOLL_TRY_ASSIGN(certs::Pem leaf, ca->issue(names));
+        return net::TlsServerContext::Pem{leaf.certificate, leaf.key};
+      },
+      {"http/1.1"});
+  ASSERT_TRUE(context.ok()) << context.error().message;
+  service = std::make_unique<net::HttpServer>(f.threads.io, net::ServerOptions{}, echo);
+  const auto secured = service->listen_tls("127.0.0.1:0", "service", *context);
+  ASSERT_TRUE(secured.ok());
+  f.runtime.open_ports[8443] = *secured;
+  f.runtime.open_ports[8444] = *secured;
+  auto command = f.command();
+  command.network = R"({"httpsPorts":[8443]})";
+  auto sandbox = f.run(f.engine->create(command));
+  ASSERT_TRUE(sandbox.ok());
+  for (int i = 0; i < 2; ++i) {
+    const Got got = fetch(f, port, "POST", "/x", to(sandbox->record.id, 8443), "hi");
+    ASSERT_EQ(got.status, 200) << got.body;
+    EXPECT_EQ(parse_json(got.body).value().at("body").as_string(), "hi");
+  }
+  EXPECT_NE(get("/x", to(sandbox->record.id, 8444)).status, 200) << "plain HTTP to a TLS service";
 }
 
 class LimitedProxyTest : public GatewayTest {

@@ -65,6 +65,27 @@ Refusal sandbox_not_found(std::string_view id) {
               " does not run. It was killed, its time is over, or it never was."};
 }
 
+Refusal resume_denied(std::string_view id) {
+  constexpr std::string_view kMessage =
+      "This sandbox can't be resumed with the credentials provided. Check your access token and "
+      "try again.";
+  return {403, json::serialize(body_of(id, kMessage, 403)), "Sandbox Is Paused",
+          "The sandbox " + std::string(id) +
+              " is paused, and the credentials of this request do not wake it."};
+}
+
+Refusal still_transitioning(std::string_view id) {
+  constexpr std::string_view kMessage =
+      "The sandbox is still transitioning. Try again in a moment.";
+  return {409, json::serialize(body_of(id, kMessage, 409)), "Sandbox Is Transitioning",
+          "The sandbox " + std::string(id) + " is being paused or resumed. Try again in a moment."};
+}
+
+Refusal resume_refused(std::string_view id, std::string_view reason) {
+  return {429, json::serialize(body_of(id, reason, 429)), "Sandbox Cannot Be Resumed",
+          "The sandbox " + std::string(id) + " cannot be resumed now: " + std::string(reason)};
+}
+
 Refusal traffic_token_missing(std::string_view id) {
   constexpr std::string_view kMessage =
       "Sandbox is secured with traffic access token. Token header 'e2b-traffic-access-token' is "

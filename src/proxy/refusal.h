@@ -19,6 +19,10 @@ struct Refusal {
 
 Refusal reserved_route(std::string_view path);
 Refusal sandbox_not_found(std::string_view id);
+// Of a paused sandbox that traffic would wake.
+Refusal resume_denied(std::string_view id);
+Refusal still_transitioning(std::string_view id);
+Refusal resume_refused(std::string_view id, std::string_view reason);
 Refusal traffic_token_missing(std::string_view id);
 Refusal traffic_token_wrong(std::string_view id);
 Refusal too_many_connections(std::string_view id, std::uint32_t limit);

@@ -26,6 +26,14 @@ TEST(Refusal, ExactBodies) {
       too_many_connections("iabc", 5).json,
       R"j({"sandboxId":"iabc","message":"The sandbox has too many concurrent incoming connections (limit: 5)","code":429,"connectionLimit":5})j");
   EXPECT_EQ(
+      resume_denied("iabc").json,
+      R"({"sandboxId":"iabc","message":"This sandbox can't be resumed with the credentials provided. Check your access token and try again.","code":403})");
+  EXPECT_EQ(
+      still_transitioning("iabc").json,
+      R"({"sandboxId":"iabc","message":"The sandbox is still transitioning. Try again in a moment.","code":409})");
+  EXPECT_EQ(resume_refused("iabc", "full").json,
+            R"({"sandboxId":"iabc","message":"full","code":429})");
+  EXPECT_EQ(
       reserved_route("/init").json,
       R"({"message":"This endpoint is reserved for the E2B control plane and is not reachable through the sandbox URL","path":"/init","code":404})");
 }
@@ -59,6 +67,9 @@ TEST(Refusal, PagesNameTheSandbox) {
       {port_not_open("iabc", 8123), "no service running on port 8123"},
       {traffic_token_missing("iabc"), "Missing Traffic Access Token"},
       {traffic_token_wrong("iabc"), "Invalid Traffic Access Token"},
+      {resume_denied("iabc"), "paused"},
+      {still_transitioning("iabc"), "Try again in a moment"},
+      {resume_refused("iabc", "the server is full"), "the server is full"},
   };
   for (const auto& [refusal, phrase] : cases) {
     const Rendered page = render(refusal, browser);

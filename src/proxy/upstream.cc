@@ -3,8 +3,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <boost/asio/post.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <cerrno>
+
+#include "net/tls.h"
+#include "proxy/service.h"
 
 namespace atl::proxy {
 namespace {
@@ -13,60 +19,77 @@ namespace asio = net::asio;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::uint16_t kAgent = 49983;
-constexpr std::size_t kMaxConnectAnswer = 4096;
-constexpr std::chrono::milliseconds kConnectTime{10'000};
+constexpr std::chrono::milliseconds kHandshakeTime{10'000};
 constexpr std::chrono::milliseconds kSweepEvery{1'000};
 
-class IdleFd {
+// A connection that waits for its next request. Nothing is pending on it, so any thread may look at
+// its descriptor or take that away; the rest of it goes away on its own strand.
+class Idle {
  public:
-  explicit IdleFd(int fd) : fd_(fd) {}
-  IdleFd(IdleFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  IdleFd& operator=(IdleFd&& other) noexcept {
+  Idle(std::unique_ptr<net::HttpClient> client, Clock::time_point until)
+      : client_(std::move(client)),
+        strand_(client_->stream().executor()),
+        fd_(client_->stream().native_handle()),
+        until_(until) {}
+  Idle(Idle&&) noexcept = default;
+  Idle& operator=(Idle&& other) noexcept {
+    std::swap(client_, other.client_);
+    std::swap(strand_, other.strand_);
     std::swap(fd_, other.fd_);
+    std::swap(until_, other.until_);
     return *this;
   }
-  ~IdleFd() {
-    if (fd_ >= 0) ::close(fd_);
-  }
+  ~Idle() { discard(); }
+
+  Clock::time_point until() const { return until_; }
+  bool is_of(const asio::any_io_executor& strand) const { return strand_ == strand; }
   // Open, and nothing was sent that nobody asked for.
   bool is_quiet() const {
     char byte = 0;
     const ssize_t n = ::recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
   }
-  Result<std::unique_ptr<net::Stream>> become_stream(const asio::any_io_executor& executor) && {
+  Result<std::unique_ptr<net::HttpClient>> take(const asio::any_io_executor& strand) && {
+    if (is_of(strand)) return std::move(client_);
+    const int fd = client_->stream().release();
+    discard();
+    if (fd < 0) return make_error(Errc::internal, "the connection cannot move");
     sockaddr_storage address{};
     socklen_t length = sizeof address;
-    if (::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &length) != 0)
-      return errno_error("idle connection");
-    net::Socket socket(executor);
+    net::Socket socket(strand);
     boost::system::error_code ec;
-    socket.assign(asio::generic::stream_protocol(address.ss_family, 0), fd_, ec);
-    if (ec) return net::to_error(ec, "idle connection");
-    fd_ = -1;
-    return net::make_stream(std::move(socket));
+    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0) {
+      socket.assign(asio::generic::stream_protocol(address.ss_family, 0), fd, ec);
+    } else {
+      ec = {errno, boost::system::system_category()};
+    }
+    if (ec) {
+      ::close(fd);
+      return net::to_error(ec, "idle connection");
+    }
+    return std::make_unique<net::HttpClient>(net::make_stream(std::move(socket)));
   }
 
  private:
-  int fd_;
-};
-
-struct Idle {
-  IdleFd fd;
-  Clock::time_point until;
-};
-
-// Status of the answer to CONNECT, once its head is whole. 0: not yet.
-Result<int> connect_status(std::string_view head) {
-  if (!head.ends_with("\r\n\r\n")) return 0;
-  if (!head.starts_with("HTTP/1.") || head.size() < 13)
-    return make_error(Errc::internal, "the agent speaks no HTTP");
-  int status = 0;
-  for (const char c : head.substr(9, 3)) {
-    if (c < '0' || c > '9') return make_error(Errc::internal, "the agent speaks no HTTP");
-    status = status * 10 + (c - '0');
+  void discard() {
+    if (client_) asio::post(strand_, [client = std::move(client_)] {});
   }
-  return status;
+
+  std::unique_ptr<net::HttpClient> client_;
+  asio::any_io_executor strand_;
+  int fd_;
+  Clock::time_point until_;
+};
+
+// Services have certificates of their own making; nobody could check them.
+net::Task<Result<std::unique_ptr<net::Stream>>> secure(std::unique_ptr<net::Stream> plain) {
+  static const auto context =
+      net::TlsClientContext::create(net::TlsClientContext::Verify::none, {});
+  if (!context.ok()) co_return Error(context.error());
+  auto handshaking =
+      net::connect_tls(std::move(plain), *context, "localhost", {"http/1.1"}, kHandshakeTime);
+  ATOLL_CO_TRY_ASSIGN(net::TlsStream secured, co_await std::move(handshaking));
+  co_return std::move(secured.stream);
 }
 
 }  // namespace
@@ -77,13 +100,27 @@ struct Upstreams::Pool {
   std::unordered_map<std::uint16_t, std::vector<Idle>> idle;
   bool closed = false;
   engine::Route::Subscription subscription;
+
+  // One of this strand if there is one, else the newest, which is the least likely to be stale.
+  std::optional<Idle> take(std::uint16_t port, const asio::any_io_executor& strand) {
+    std::lock_guard lock(mutex);
+    const auto found = idle.find(port);
+    if (found == idle.end() || found->second.empty()) return std::nullopt;
+    auto& list = found->second;
+    auto one = std::find_if(list.rbegin(), list.rend(),
+                            [&](const Idle& each) { return each.is_of(strand); });
+    if (one != list.rend()) std::swap(*one, list.back());
+    std::optional<Idle> out(std::move(list.back()));
+    list.pop_back();
+    return out;
+  }
 };
 
 struct Upstreams::State {
-  mutable std::mutex mutex;  // guards the three below; taken before a pool's
+  mutable std::mutex mutex;  // guards the pools; taken before a pool's
   std::unordered_map<const engine::Route*, std::shared_ptr<Pool>> pools;
-  Clock::time_point swept = Clock::now();
-  bool full = false;  // as of the last sweep
+  std::atomic<Clock::rep> swept = Clock::now().time_since_epoch().count();
+  std::atomic<bool> full = false;  // as of the last sweep
 
   // Closes what is past its time, and says how many are left.
   std::size_t sweep(Clock::time_point now) {
@@ -91,7 +128,7 @@ struct Upstreams::State {
     for (const auto& [route, pool] : pools) {
       std::lock_guard lock(pool->mutex);
       for (auto& [port, idle] : pool->idle) {
-        std::erase_if(idle, [&](const Idle& one) { return one.until <= now; });
+        std::erase_if(idle, [&](const Idle& one) { return one.until() <= now; });
         left += idle.size();
       }
       std::erase_if(pool->idle, [](const auto& entry) { return entry.second.empty(); });
@@ -138,24 +175,15 @@ std::shared_ptr<Upstreams::Pool> Upstreams::pool_of(const std::shared_ptr<engine
 
 net::Task<Result<Upstream>> Upstreams::get(const std::shared_ptr<engine::Route>& route,
                                            std::uint16_t port) {
+  const auto strand = co_await asio::this_coro::executor;
   auto pool = pool_of(route);
-  std::optional<IdleFd> kept;
-  {
-    std::lock_guard lock(pool->mutex);
-    const auto found = pool->idle.find(port);
-    const auto now = Clock::now();
-    // The newest is the least likely to be stale.
-    while (found != pool->idle.end() && !found->second.empty() && !kept) {
-      Idle last = std::move(found->second.back());
-      found->second.pop_back();
-      if (last.until > now && last.fd.is_quiet()) kept.emplace(std::move(last.fd));
-    }
-  }
-  if (kept) {
-    auto executor = co_await asio::this_coro::executor;
-    auto stream = std::move(*kept).become_stream(executor);
-    if (stream.ok())
-      co_return Upstream{std::make_unique<net::HttpClient>(std::move(*stream)), true};
+  const auto now = Clock::now();
+  for (;;) {
+    auto kept = pool->take(port, strand);
+    if (!kept) break;
+    if (kept->until() <= now || !kept->is_quiet()) continue;
+    auto client = std::move(*kept).take(strand);
+    if (client.ok()) co_return Upstream{std::move(*client), true};
   }
   auto dialling = dial(route, port);
   co_return co_await std::move(dialling);
@@ -168,66 +196,38 @@ net::Task<Result<Upstream>> Upstreams::dial(const std::shared_ptr<engine::Route>
     ATOLL_CO_TRY_ASSIGN(auto stream, co_await std::move(dialling));
     co_return Upstream{std::make_unique<net::HttpClient>(std::move(stream)), false};
   }
-  auto tunnelling = open_tunnel(route->id(), port);
-  ATOLL_CO_TRY_ASSIGN(auto stream, co_await std::move(tunnelling));
-  co_return Upstream{std::make_unique<net::HttpClient>(std::move(stream)), false};
-}
-
-// The answer is read byte by byte: what follows the head is the service's, and must stay in the
-// socket.
-net::Task<Result<std::unique_ptr<net::Stream>>> Upstreams::open_tunnel(SandboxId id,
-                                                                       std::uint16_t port) {
-  auto dialling = engine_.dial_agent(std::move(id));
-  ATOLL_CO_TRY_ASSIGN(auto stream, co_await std::move(dialling));
-  const std::string number = std::to_string(port);
-  stream->set_read_timeout(kConnectTime);
-  stream->set_write_timeout(kConnectTime);
-  const std::string request =
-      "CONNECT " + number + " HTTP/1.1\r\nHost: localhost:" + number + "\r\n\r\n";
-  auto asking = stream->write_all(request);
-  ATOLL_CO_TRY(co_await std::move(asking));
-  std::string head;
-  int status = 0;
-  while (status == 0) {
-    char byte = 0;
-    auto reading = stream->read_some(std::span<char>(&byte, 1));
-    ATOLL_CO_TRY_ASSIGN(const std::size_t n, co_await std::move(reading));
-    if (n == 0) co_return make_error(Errc::unavailable, "the agent ended the connection");
-    head += byte;
-    if (head.size() > kMaxConnectAnswer)
-      co_return make_error(Errc::internal, "the agent's answer is too long");
-    ATOLL_CO_TRY_ASSIGN(status, connect_status(head));
+  auto dialling = engine_.dial_agent(route->id());
+  ATOLL_CO_TRY_ASSIGN(auto agent, co_await std::move(dialling));
+  auto connecting = connect_service(std::move(agent), port);
+  ATOLL_CO_TRY_ASSIGN(auto stream, co_await std::move(connecting));
+  const auto& secured = route->spec().https_ports;
+  if (std::find(secured.begin(), secured.end(), port) != secured.end()) {
+    auto securing = secure(std::move(stream));
+    ATOLL_CO_TRY_ASSIGN(stream, co_await std::move(securing));
   }
-  if (status == 502) co_return make_error(Errc::not_found, "nothing listens on port " + number);
-  if (status != 200)
-    co_return make_error(Errc::internal,
-                         "the agent answered " + std::to_string(status) + " to CONNECT");
-  stream->set_read_timeout(std::nullopt);
-  stream->set_write_timeout(std::nullopt);
-  co_return stream;
+  co_return Upstream{std::make_unique<net::HttpClient>(std::move(stream)), false};
 }
 
 void Upstreams::put(const std::shared_ptr<engine::Route>& route, std::uint16_t port,
                     Upstream upstream) {
   if (limits_.per_target == 0 || route->dead() || !upstream.client->reusable()) return;
-  IdleFd kept(upstream.client->stream().release());
-  if (!kept.is_quiet()) return;
+  if (upstream.client->stream().native_handle() < 0) return;
   auto pool = pool_of(route);
   const auto now = Clock::now();
-  {
+  if (auto last = state_->swept.load();
+      now - Clock::time_point(Clock::duration(last)) > kSweepEvery &&
+      state_->swept.compare_exchange_strong(last, now.time_since_epoch().count())) {
     std::lock_guard lock(state_->mutex);
-    if (now - state_->swept > kSweepEvery) {
-      state_->swept = now;
-      state_->full = state_->sweep(now) >= limits_.total;
-    }
-    if (state_->full) return;
+    state_->full = state_->sweep(now) >= limits_.total;
   }
+  if (state_->full) return;
+  Idle kept(std::move(upstream.client),
+            now + (port == kAgent ? limits_.idle_agent : limits_.idle_service));
   std::lock_guard lock(pool->mutex);
   if (pool->closed) return;
   auto& idle = pool->idle[port];
   if (idle.size() >= limits_.per_target) idle.erase(idle.begin());
-  idle.push_back(
-      {std::move(kept), now + (port == kAgent ? limits_.idle_agent : limits_.idle_service)});
+  idle.push_back(std::move(kept));
 }
 
 std::size_t Upstreams::idle() const {

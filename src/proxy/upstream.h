@@ -1,9 +1,10 @@
 // Connections into sandboxes.
 //
-// The agent is reached directly; a service on any other port through a tunnel that the agent opens
-// on CONNECT. Connections that ended a request in order are kept for the next one. Streams belong
-// to the strand of the client that made them, so an idle connection is kept as a bare descriptor
-// and becomes a stream again on the strand of its next user.
+// The agent is reached directly; a service on any other port by a connection that the agent makes
+// and hands over (service.h), with TLS on the ports that speak it. Connections that ended a request
+// in order are kept for the next one. A stream belongs to the strand of the client that made it:
+// the next request of the same client takes it as it is; for another client its descriptor moves to
+// that one's strand.
 #pragma once
 
 #include <chrono>
@@ -25,8 +26,8 @@ struct Upstream {
 };
 
 struct PoolLimits {
-  std::size_t per_target = 8;
-  std::size_t total = 1024;  // looked at once a second
+  std::size_t per_target = 64;
+  std::size_t total = 4096;  // looked at once a second
   std::chrono::milliseconds idle_agent{60'000};
   std::chrono::milliseconds idle_service{4'000};
 };
@@ -47,7 +48,6 @@ class Upstreams {
 
  private:
   struct Pool;
-  net::Task<Result<std::unique_ptr<net::Stream>>> open_tunnel(SandboxId id, std::uint16_t port);
   std::shared_ptr<Pool> pool_of(const std::shared_ptr<engine::Route>& route);
 
   engine::Engine& engine_;

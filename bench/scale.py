@@ -1,0 +1,224 @@
+"""Many sandboxes: bursts, sustained creation, density; and pausing."""
+
+import asyncio
+import statistics
+import time
+
+from common import Progress, percentile
+from rawclient import CallFailed, Connection
+
+BURST = 100
+SUSTAINED_CLIENTS = 8
+SUSTAINED_SECONDS = 15
+DENSITY_CLIENTS = 8
+
+
+def connection(server):
+    return Connection(server.exports["E2B_API_URL"], server.exports["E2B_API_KEY"])
+
+
+def line(name, samples, unit="ms"):
+    print(f"  {name:<44}{statistics.median(samples):>9.2f}{percentile(samples, 99):>9.2f}  {unit}")
+
+
+async def timed(call):
+    began = time.perf_counter()
+    value = await call
+    return value, (time.perf_counter() - began) * 1000
+
+
+# --- pause
+
+
+async def pause_rounds(server, rounds):
+    client = await connection(server).open()
+    sandbox = await client.create()
+    await client.run(sandbox, "nohup sleep 3600 >/dev/null 2>&1 & nohup python3 -c 'import time; x = bytearray(50 << 20); time.sleep(3600)' >/dev/null 2>&1 &")
+    target = f"/sandboxes/{sandbox['sandboxID']}"
+    pauses, resumes, answers = [], [], []
+    progress = Progress("pause", rounds)
+    for _ in range(rounds):
+        _, took = await timed(client.api("POST", target + "/pause", {"memory": True}, 204))
+        pauses.append(took)
+        _, took = await timed(client.api("POST", target + "/connect", {"timeout": 3600}, 201))
+        resumes.append(took)
+        _, took = await timed(client.run(sandbox))
+        answers.append(took)
+        progress.step()
+    await client.kill(sandbox)
+    client.close()
+    return {"pause": pauses, "resume": resumes, "first command after it": answers}
+
+
+def bench_pause(options, server, _):
+    samples = asyncio.run(pause_rounds(server, options.rounds))
+    print(f"pause and resume by the freezer, a sandbox with 50 MB of data\n  {'':<44}{'p50':>9}{'p99':>9}")
+    for name, values in samples.items():
+        line(name, values)
+    return {name: {"p50": statistics.median(values), "p99": percentile(values, 99), "samples": values} for name, values in samples.items()}
+
+
+# --- burst
+
+
+async def one_burst(server, count):
+    clients = await asyncio.gather(*(connection(server).open() for _ in range(count)))
+    began = time.perf_counter()
+
+    async def one(client):
+        sandbox = await client.create()
+        created = time.perf_counter()
+        await client.run(sandbox)
+        return sandbox, (created - began) * 1000, (time.perf_counter() - began) * 1000
+
+    results = await asyncio.gather(*(one(client) for client in clients), return_exceptions=True)
+    failures = [result for result in results if isinstance(result, BaseException)]
+    done = [(client, result) for client, result in zip(clients, results) if not isinstance(result, BaseException)]
+    for client, (sandbox, _, _) in done:
+        await client.kill(sandbox)
+    for client in clients:
+        client.close()
+    return [result[1] for _, result in done], [result[2] for _, result in done], failures
+
+
+def bench_burst(options, server, _):
+    rounds = max(3, options.rounds // 20)
+    creates, firsts, rates, slowest, failed = [], [], [], [], []
+    progress = Progress("burst", rounds)
+    for _ in range(rounds):
+        made, ran, failures = asyncio.run(one_burst(server, BURST))
+        creates += made
+        firsts += ran
+        failed += failures
+        if made:
+            rates.append(len(made) / (max(made) / 1000))
+            slowest.append(max(ran))
+        progress.step()
+    total = rounds * BURST
+    print(f"{BURST} creates at once, {rounds} times; since the burst began\n  {'':<44}{'p50':>9}{'p99':>9}")
+    line("created", creates)
+    line("first command done", firsts)
+    line("the last one of a burst", slowest)
+    print(f"  {'creates per second':<44}{statistics.median(rates):>9.0f}")
+    print(f"  {'succeeded':<44}{total - len(failed):>9} of {total}" + (f"; first failure: {failed[0]!r}" if failed else ""))
+    return {"created_ms": creates, "first_command_ms": firsts, "creates_per_second": rates, "failed": len(failed), "of": total}
+
+
+# --- sustained
+
+
+async def sustained(server, seconds):
+    clients = await asyncio.gather(*(connection(server).open() for _ in range(SUSTAINED_CLIENTS)))
+    lives = []
+    progress = Progress("sustained", seconds)
+    began = time.perf_counter()
+    end = began + seconds
+
+    async def one(client):
+        while time.perf_counter() < end:
+            start = time.perf_counter()
+            sandbox = await client.create()
+            await client.run(sandbox)
+            await client.kill(sandbox)
+            lives.append((time.perf_counter() - start) * 1000)
+
+    async def tick():
+        for _ in range(seconds):
+            await asyncio.sleep(1)
+            progress.step()
+
+    await asyncio.gather(tick(), *(one(client) for client in clients))
+    took = time.perf_counter() - began
+    for client in clients:
+        client.close()
+    return lives, len(lives) / took
+
+
+def bench_sustained(options, server, _):
+    lives, rate = asyncio.run(sustained(server, SUSTAINED_SECONDS))
+    print(f"create, run, kill from {SUSTAINED_CLIENTS} clients for {SUSTAINED_SECONDS} s\n  {'':<44}{'p50':>9}{'p99':>9}")
+    line("one life", lives)
+    print(f"  {'lives per second':<44}{rate:>9.1f}")
+    return {"lives_per_second": rate, "life_ms": lives}
+
+
+# --- density
+
+
+def available_memory():
+    with open("/proc/meminfo") as info:
+        return next(int(row.split()[1]) for row in info if row.startswith("MemAvailable")) * 1024
+
+
+def resident(pid):
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(row.split()[1]) for row in status if row.startswith("VmRSS")) / 1024
+
+
+async def density(server, count):
+    clients = await asyncio.gather(*(connection(server).open() for _ in range(DENSITY_CLIENTS)))
+    sandboxes, creates, answers = [], [], []
+    before = available_memory()
+    progress = Progress("density: create", count)
+
+    async def shared(work):
+        """Every client takes the next piece of work until there is none."""
+        queue = list(range(count))
+
+        async def one(client):
+            while queue:
+                await work(client, queue.pop())
+
+        await asyncio.gather(*(one(client) for client in clients))
+
+    async def create(client, _):
+        sandbox, took = await timed(client.create())
+        sandboxes.append(sandbox)
+        creates.append(took)
+        progress.step()
+
+    began = time.perf_counter()
+    await shared(create)
+    made_in = time.perf_counter() - began
+    await asyncio.sleep(3)
+    after = available_memory()
+    progress = Progress("density: ask each", count)
+
+    async def ask(client, number):
+        _, took = await timed(client.run(sandboxes[number], "test -e /proc/1"))
+        answers.append(took)
+        progress.step()
+
+    await shared(ask)
+    rss = resident(server.pid)
+    progress = Progress("density: kill", count)
+
+    async def kill(client, number):
+        await client.kill(sandboxes[number])
+        progress.step()
+
+    began = time.perf_counter()
+    await shared(kill)
+    killed_in = time.perf_counter() - began
+    for client in clients:
+        client.close()
+    return {"sandboxes": count, "create_ms": creates, "answer_ms": answers, "created_in_s": made_in, "killed_in_s": killed_in,
+            "memory_per_sandbox_mib": (before - after) / count / (1 << 20), "server_rss_mib": rss}
+
+
+def bench_density(options, server, _):
+    try:
+        result = asyncio.run(density(server, options.sandboxes))
+    except CallFailed as failure:
+        print(f"density FAILED: {failure}")
+        raise SystemExit(1) from failure
+    count = options.sandboxes
+    print(f"{count} sandboxes alive at once, made by {DENSITY_CLIENTS} clients\n  {'':<44}{'p50':>9}{'p99':>9}")
+    line("create", result["create_ms"])
+    line("a command in each, all alive", result["answer_ms"])
+    print(f"  {'creates per second':<44}{count / result['created_in_s']:>9.1f}")
+    print(f"  {'kills per second':<44}{count / result['killed_in_s']:>9.1f}")
+    print(f"  {'memory of an idle one, whole machine':<44}{result['memory_per_sandbox_mib']:>9.2f}  MiB")
+    print(f"  {'memory of the server':<44}{result['server_rss_mib']:>9.1f}  MiB")
+    print(f"  {'answered':<44}{len(result['answer_ms']):>9} of {count}")
+    return result
