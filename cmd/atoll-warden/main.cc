@@ -30,6 +30,7 @@ constexpr const char* kUsage =
     "                    [--no-network]\n"
     "       atoll-warden --dry-run [--id ID] [--template ID] [--memory BYTES] [--disk BYTES] "
     "[--cpu MILLIS] [--pids N] [--kept]\n"
+    "       atoll-warden --operation-steps   names of the steps of operations other than launches\n"
     "\n"
     "Started by the server, which keeps the other end of the socket. --dry-run prints what a "
     "launch would do.\n"
@@ -40,6 +41,7 @@ struct Arguments {
   jail::WardenConfig config;
   int control_fd = -1;
   bool dry_run = false;
+  bool operation_steps = false;
   jail::LaunchSpec spec{"example",
                         "base",
                         "e2b",
@@ -64,6 +66,10 @@ std::optional<Arguments> parse(const std::vector<std::string_view>& args) {
     const std::string_view name = args[i];
     if (name == "--dry-run") {
       out.dry_run = true;
+      continue;
+    }
+    if (name == "--operation-steps") {
+      out.operation_steps = true;
       continue;
     }
     if (name == "--kept") {
@@ -171,6 +177,10 @@ int main(int argc, char** argv) {
     if (!args) {
       std::fputs(kUsage, stderr);
       return 2;
+    }
+    if (args->operation_steps) {
+      for (const std::string& step : jail::operation_steps()) fmt::print("{}\n", step);
+      return 0;
     }
     return args->dry_run ? dry_run(*args) : serve(std::move(*args));
   } catch (const std::exception& error) {

@@ -126,8 +126,7 @@ TEST_F(JailCrash, InEveryStepOfReboot) {
 
 TEST_F(JailCrash, InEveryStepOfKill) {
   for (const bool frozen : {false, true}) {
-    for (const std::string& moment :
-         moments({"kill.signal", "kill.cgroup", "kill.layers", "kill.unmounted"})) {
+    for (const std::string& moment : moments(operation_steps("kill"))) {
       const SandboxId id = prepare();
       if (frozen) {
         ASSERT_TRUE(await(runtime_->freeze(id)).ok());
@@ -144,7 +143,9 @@ TEST_F(JailCrash, InEveryStepOfKill) {
 }
 
 TEST_F(JailCrash, InEveryStepOfFreezeAndThaw) {
-  for (const std::string& moment : moments({"freeze.ask", "freeze.frozen", "thaw"})) {
+  std::vector<std::string> steps = operation_steps("freeze");
+  for (const std::string& step : operation_steps("thaw")) steps.push_back(step);
+  for (const std::string& moment : moments(steps)) {
     const SandboxId id = prepare();
     const bool thaw = moment.starts_with("thaw");
     if (thaw) {
@@ -169,9 +170,7 @@ TEST_F(JailCrash, InEveryStepOfFreezeAndThaw) {
 
 TEST_F(JailCrash, InEveryStepOfDestroy) {
   for (const char* state : {"running", "frozen", "dead"}) {
-    for (const std::string& moment :
-         moments({"destroy.unmark", "destroy.kill", "destroy.cgroup", "destroy.tree",
-                  "destroy.network", "destroy.range"})) {
+    for (const std::string& moment : moments(operation_steps("destroy"))) {
       const std::string where = moment + " of a " + state + " one";
       // A dead one has no process to kill.
       if (state == std::string("dead") && moment.starts_with("destroy.kill")) continue;

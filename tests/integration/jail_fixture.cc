@@ -191,6 +191,16 @@ std::vector<std::string> JailTest::step_names(const std::string& option) {
   return names;
 }
 
+std::vector<std::string> JailTest::operation_steps(const std::string& operation) {
+  std::istringstream lines(host(std::string(ATOLL_WARDEN) + " --operation-steps"));
+  std::vector<std::string> names;
+  for (std::string line; std::getline(lines, line);) {
+    if (line == operation || line.starts_with(operation + ".")) names.push_back(line);
+  }
+  EXPECT_FALSE(names.empty()) << operation;
+  return names;
+}
+
 std::optional<runtime::Condition> JailTest::condition(const SandboxId& id) {
   auto list = await(runtime_->list());
   EXPECT_TRUE(list.ok());

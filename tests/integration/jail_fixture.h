@@ -49,6 +49,8 @@ class JailTest : public ::testing::Test {
   void kill_warden();
   // Names of the steps of a launch, of a reboot if `option` is --kept.
   std::vector<std::string> step_names(const std::string& option = "");
+  // Names of the steps of another operation: "kill", "destroy", ...
+  std::vector<std::string> operation_steps(const std::string& operation);
   // nullopt: not listed.
   std::optional<runtime::Condition> condition(const SandboxId& id);
 

@@ -130,6 +130,29 @@ TEST_F(JailReboot, ManyWritesAreOnTheDisk) {
   EXPECT_EQ(inside(id, "cat /home/user/big /home/user/n* | sha256sum").output, sum);
 }
 
+TEST_F(JailReboot, AgainAndAgain) {
+  ASSERT_NO_FATAL_FAILURE(begin());
+  const SandboxId id = first_boot();
+  std::vector<double> kills;
+  std::vector<double> boots;
+  for (int i = 0; i < 30; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    auto killed = await(runtime_->kill(id));
+    ASSERT_TRUE(killed.ok()) << killed.error().message;
+    const auto dead = std::chrono::steady_clock::now();
+    auto booted = await(runtime_->create(reboot_of(id)));
+    ASSERT_TRUE(booted.ok()) << booted.error().message;
+    kills.push_back(std::chrono::duration<double, std::milli>(dead - begin).count());
+    boots.push_back(
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - dead).count());
+    ASSERT_EQ(inside(id, "echo x >> /tmp/n; wc -l < /tmp/n").output, std::to_string(i + 1) + "\n");
+  }
+  std::sort(kills.begin(), kills.end());
+  std::sort(boots.begin(), boots.end());
+  std::printf("kill p50 %.1f ms p90 %.1f ms, boot again p50 %.1f ms p90 %.1f ms\n", kills[15],
+              kills[27], boots[15], boots[27]);
+}
+
 TEST_F(JailReboot, AnotherWardenKnowsTheDeadOne) {
   ASSERT_NO_FATAL_FAILURE(begin());
   const SandboxId id = first_boot();

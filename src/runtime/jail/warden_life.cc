@@ -21,6 +21,7 @@ using std::chrono::seconds;
 constexpr seconds kFreezeDeadline{2};
 constexpr seconds kSettleDeadline{15};
 constexpr milliseconds kLongestPause{20};
+constexpr milliseconds kEagerTime{40};
 // Most groups freeze within this, which is less than what one turn of the event loop and a timer
 // cost.
 constexpr int kQuickLooks = 6;
@@ -153,7 +154,10 @@ Result<void> Warden::look_again(const std::string& id) {
     const auto now = Clock::now();
     if (now < look.give_up) {
       look.next = now + look.pause;
-      look.pause = std::min(look.pause * 2, kLongestPause);
+      // A group that freezes is waited for by somebody who counts milliseconds; on a busy machine
+      // its processes first need their turn.
+      if (!freezing || now > look.give_up - kFreezeDeadline + kEagerTime)
+        look.pause = std::min(look.pause * 2, kLongestPause);
       return {};
     }
     done = make_error(Errc::deadline_exceeded, freezing ? "processes did not freeze in time"
