@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "store/records.h"
 
 namespace atl::engine {
@@ -19,6 +20,13 @@ struct Caller {
   std::string key_id;  // for the audit log
   std::string peer;    // address of the client, for the audit log; may be empty
 };
+
+// A refusal that a client may simply repeat after a moment: resource_exhausted because the server
+// is busy now, not because a limit is reached that only the client can get below. The API adds
+// Retry-After to those.
+Error transient_refusal(std::string message);
+bool is_transient(const Error& error);
+inline constexpr std::chrono::seconds kRetryAfter{1};
 
 struct CreateCommand {
   Caller caller;
@@ -63,6 +71,7 @@ struct WakeRequest {
   bool agent_port = false;
   std::string access_token;   // X-Access-Token, may be empty
   std::string traffic_token;  // e2b-traffic-access-token, may be empty
+  std::string peer;           // address of the client, for the audit log
 };
 
 struct SandboxInfo {

@@ -1,7 +1,6 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/this_coro.hpp>
 
@@ -13,17 +12,6 @@ namespace atl::engine {
 namespace {
 
 namespace asio = net::asio;
-
-constexpr auto kUse = asio::as_tuple(asio::use_awaitable);
-constexpr std::chrono::seconds kLeastRefresh{15};
-constexpr std::chrono::milliseconds kClockCheck{1'000};  // the wall clock may be set while we wait
-constexpr std::chrono::seconds kCheckpointEvery{5};
-constexpr int kPurgeEvery = 720;  // checkpoints: an hour
-
-Error no_such(const SandboxId& id) {
-  return make_error(Errc::not_found,
-                    "Sandbox \"" + id.str() + "\" doesn't exist or you don't have access to it");
-}
 
 net::Task<void> dial_into(runtime::Runtime& runtime, SandboxId id,
                           std::optional<Result<std::unique_ptr<net::Stream>>>& into) {
@@ -38,10 +26,14 @@ bool comes_before(const Cursor& a, const Cursor& b, Order order) {
   return a.id < b.id;
 }
 
+// As clients see it: pausing is paused already, resuming runs again.
+bool runs(const store::SandboxRecord& record) {
+  return record.state == SandboxState::running || record.state == SandboxState::resuming;
+}
+
 bool matches(const store::SandboxRecord& record, const ListQuery& query) {
   if (record.team_id != query.team_id || !is_visible(record.state)) return false;
-  const bool runs = record.state == SandboxState::running || record.state == SandboxState::resuming;
-  if (runs ? !query.running : !query.paused) return false;
+  if (runs(record) ? !query.running : !query.paused) return false;
   if (query.template_id && record.template_id != *query.template_id) return false;
   if (query.started_after && record.started_at < cut_to_micros(*query.started_after)) return false;
   return std::all_of(query.metadata.begin(), query.metadata.end(), [&](const auto& wanted) {
@@ -67,6 +59,7 @@ Engine::Engine(asio::io_context& io, store::Store& store, runtime::Runtime& runt
       options_(std::move(options)),
       tokens_(std::move(tokens)),
       templates_(options_.templates.empty() ? options_.home / "templates" : options_.templates),
+      gate_(options_.max_creates_in_flight, options_.max_creates_waiting),
       tasks_(io),
       loops_(io),
       timers_(std::make_unique<Timers>()) {}
@@ -77,11 +70,11 @@ Engine::~Engine() {
 }
 
 net::Task<Result<void>> Engine::start() {
-  auto leftovers = remove_leftovers();
-  ATOLL_CO_TRY(co_await std::move(leftovers));
-  runtime_.on_exit([this](runtime::ExitNotice notice) { on_agent_exit(notice.id); });
+  auto adopting = adopt_all();
+  ATOLL_CO_TRY(co_await std::move(adopting));
   loops_.spawn("expiry", expiry_loop());
   loops_.spawn("housekeeping", housekeeping_loop());
+  loops_.spawn("sampler", sampler_loop());
   co_return Result<void>();
 }
 
@@ -96,11 +89,12 @@ net::Task<void> Engine::shutdown(std::chrono::milliseconds limit, AtShutdown oth
       if (sandbox->record.state == SandboxState::creating) {
         sandbox->abandoned = true;
       } else if (others == AtShutdown::kill_sandboxes && is_visible(sandbox->record.state)) {
-        begin_kill_locked(sandbox, KillReason::shutdown);
+        begin_kill_locked(sandbox, KillReason::shutdown, {sandbox->record.team_id, "server", {}});
       }
     }
     left = all.size();
   }
+  gate_.close();
   if (left > 0) log::info("shutting down", {{"sandboxes", std::to_string(left)}});
   auto drain = tasks_.drain(limit);
   if (!co_await std::move(drain)) {
@@ -111,61 +105,13 @@ net::Task<void> Engine::shutdown(std::chrono::milliseconds limit, AtShutdown oth
   {
     std::lock_guard lock(mutex_);
     timers_->stop = true;
-    for (const auto& timer : {timers_->expiry, timers_->housekeeping}) {
+    for (const auto& timer : {timers_->expiry, timers_->housekeeping, timers_->sampler}) {
       if (timer) asio::post(timer->get_executor(), [timer] { timer->cancel(); });
     }
   }
   loops_.close();
   auto stop = loops_.drain(std::chrono::milliseconds(1'000));
   co_await std::move(stop);
-}
-
-Result<void> Engine::set_timeout(const Caller& caller, const SandboxId& id,
-                                 std::chrono::seconds timeout) {
-  std::lock_guard lock(mutex_);
-  ATOLL_TRY_ASSIGN(SandboxPtr sandbox, find_locked(caller, id));
-  if (sandbox->record.state == SandboxState::paused) return no_such(id);
-  if (sandbox->record.state != SandboxState::running) {
-    return make_error(Errc::failed_precondition,
-                      "Sandbox \"" + id.str() + "\" is changing its state; try again in a moment");
-  }
-  const Timestamp current = options_.clock();
-  const Timestamp last = sandbox->record.started_at + options_.max_timeout;
-  if (current > last) return make_error(Errc::invalid_argument, "Max instance length exceeded");
-  timeout = std::clamp(timeout, std::chrono::seconds(0), options_.max_timeout);
-  return move_end_locked(*sandbox, std::min(current + timeout, last));
-}
-
-Result<void> Engine::refresh(const Caller& caller, const SandboxId& id,
-                             std::chrono::seconds duration) {
-  std::lock_guard lock(mutex_);
-  ATOLL_TRY_ASSIGN(SandboxPtr sandbox, find_locked(caller, id));
-  if (sandbox->record.state != SandboxState::running) return no_such(id);
-  const Timestamp last = sandbox->record.started_at + options_.max_timeout;
-  const Timestamp end = std::min(options_.clock() + std::max(duration, kLeastRefresh), last);
-  if (end <= sandbox->record.end_at) return {};
-  return move_end_locked(*sandbox, end);
-}
-
-net::Task<Result<Connected>> Engine::connect(Caller caller, SandboxId id,
-                                             std::chrono::seconds timeout, Revive /*revive*/) {
-  ATOLL_CO_TRY(check_timeout(timeout));
-  std::lock_guard lock(mutex_);
-  const auto found = sandboxes_.find(id);
-  if (found != sandboxes_.end() && found->second->record.team_id == caller.team_id &&
-      found->second->record.state == SandboxState::killing) {
-    co_return make_error(Errc::failed_precondition, "Sandbox \"" + id.str() + "\" is being killed");
-  }
-  ATOLL_CO_TRY_ASSIGN(SandboxPtr sandbox, find_locked(caller, id));
-  if (sandbox->record.state != SandboxState::running) {
-    co_return make_error(Errc::unimplemented, "resuming sandboxes is not supported by this server");
-  }
-  const Timestamp last = sandbox->record.started_at + options_.max_timeout;
-  const Timestamp end = std::min(options_.clock() + timeout, last);
-  if (end > sandbox->record.end_at) {
-    ATOLL_CO_TRY(move_end_locked(*sandbox, end));
-  }
-  co_return Connected{describe(sandbox->record), false};
 }
 
 Result<SandboxInfo> Engine::info(const Caller& caller, const SandboxId& id) const {
@@ -183,10 +129,7 @@ ListPage Engine::list(const ListQuery& query) const {
     }
   }
   ListPage page;
-  page.total_running =
-      std::size_t(std::count_if(records.begin(), records.end(), [](const auto& record) {
-        return record.state == SandboxState::running;
-      }));
+  page.total_running = std::size_t(std::count_if(records.begin(), records.end(), runs));
   const auto place = [](const store::SandboxRecord& record) {
     return Cursor{record.started_at, record.id.str()};
   };
@@ -228,9 +171,44 @@ std::size_t Engine::live() const {
   return sandboxes_.size();
 }
 
-void Engine::clock_changed() {
+std::map<std::string, std::size_t> Engine::running_counts() const {
+  std::map<std::string, std::size_t> counts;
   std::lock_guard lock(mutex_);
-  wake_expiry_locked();
+  for (const auto& [id, sandbox] : sandboxes_) {
+    if (runs(sandbox->record)) ++counts[sandbox->record.team_id];
+  }
+  return counts;
+}
+
+Statistics Engine::statistics() const {
+  std::lock_guard lock(mutex_);
+  Statistics figures = counts_;
+  for (const auto& [id, sandbox] : sandboxes_) {
+    switch (sandbox->record.state) {
+      case SandboxState::creating:
+        ++figures.creating;
+        break;
+      case SandboxState::running:
+        ++figures.running;
+        break;
+      case SandboxState::pausing:
+        ++figures.pausing;
+        break;
+      case SandboxState::paused:
+        ++figures.paused;
+        break;
+      case SandboxState::resuming:
+        ++figures.resuming;
+        break;
+      case SandboxState::killing:
+        ++figures.killing;
+        break;
+      case SandboxState::killed:
+        break;
+    }
+  }
+  figures.waiting_creates = gate_.waiting();
+  return figures;
 }
 
 // ---- inside ----
@@ -239,19 +217,9 @@ Result<Engine::SandboxPtr> Engine::find_locked(const Caller& caller, const Sandb
   const auto found = sandboxes_.find(id);
   if (found == sandboxes_.end() || found->second->record.team_id != caller.team_id ||
       !is_visible(found->second->record.state)) {
-    return no_such(id);
+    return no_such_sandbox(id);
   }
   return found->second;
-}
-
-Result<void> Engine::move_end_locked(Sandbox& sandbox, Timestamp end) {
-  store::SandboxRecord changed = sandbox.record;
-  changed.end_at = end;
-  ATOLL_TRY(store_.update_sandbox(changed));
-  sandbox.record.end_at = end;
-  expiry_.set(sandbox.record.id, end);
-  wake_expiry_locked();
-  return {};
 }
 
 SandboxInfo Engine::describe(const store::SandboxRecord& record) const {
@@ -261,63 +229,48 @@ SandboxInfo Engine::describe(const store::SandboxRecord& record) const {
   return info;
 }
 
-Result<void> Engine::check_timeout(std::chrono::seconds timeout) const {
-  if (timeout <= options_.max_timeout) return {};
-  const auto hours = std::chrono::duration_cast<std::chrono::hours>(options_.max_timeout).count();
-  return make_error(Errc::invalid_argument,
-                    "Timeout cannot be greater than " + std::to_string(hours) + " hours");
+void Engine::set_state_locked(Sandbox& sandbox, Event event) {
+  const auto next = next_state(sandbox.record.state, event);
+  ATOLL_CHECK(next.ok());  // whoever calls has looked at the state under the same lock
+  sandbox.record.state = *next;
 }
 
-void Engine::wake_expiry_locked() {
-  if (auto timer = timers_->expiry) asio::post(timer->get_executor(), [timer] { timer->cancel(); });
-}
-
-net::Task<void> Engine::expiry_loop() {
-  auto timer = std::make_shared<asio::steady_timer>(co_await asio::this_coro::executor);
-  for (;;) {
-    {
-      std::lock_guard lock(mutex_);
-      if (timers_->stop) co_return;
-      timers_->expiry = timer;
-      const Timestamp current = options_.clock();
-      for (const SandboxId& id : expiry_.pop_due(current)) {
-        const auto found = sandboxes_.find(id);
-        if (found != sandboxes_.end() && is_visible(found->second->record.state)) {
-          begin_kill_locked(found->second, KillReason::expired);
-        }
-      }
-      if (const auto next = expiry_.next()) {
-        timer->expires_after(std::min<std::chrono::nanoseconds>(*next - current, kClockCheck));
-      } else {
-        timer->expires_at(asio::steady_timer::time_point::max());
-      }
-    }
-    co_await timer->async_wait(kUse);
+void Engine::save_locked(const Sandbox& sandbox) {
+  if (auto stored = store_.update_sandbox(sandbox.record); !stored.ok()) {
+    log::error("a row was not updated",
+               {{"sandbox", sandbox.record.id.str()}, {"error", stored.error().message}});
   }
 }
 
-net::Task<void> Engine::housekeeping_loop() {
-  auto timer = std::make_shared<asio::steady_timer>(co_await asio::this_coro::executor);
-  for (int round = 0;; ++round) {
-    {
-      std::lock_guard lock(mutex_);
-      if (timers_->stop) co_return;
-      timers_->housekeeping = timer;
-      timer->expires_after(kCheckpointEvery);
-    }
-    co_await timer->async_wait(kUse);
-    const bool purge = round % kPurgeEvery == 0;
-    asio::post(timers_->disk, [this, purge] {
-      if (purge) {
-        if (auto done = store_.purge_killed(options_.clock() - options_.keep_killed_rows);
-            !done.ok()) {
-          log::warn("old rows were not removed", {{"error", done.error().message}});
-        }
-      }
-      if (auto done = store_.checkpoint(); !done.ok()) {
-        log::warn("the state file was not checkpointed", {{"error", done.error().message}});
-      }
-    });
+void Engine::finish(const TransitionPtr& transition, std::optional<Error> failure) {
+  {
+    std::lock_guard lock(mutex_);
+    transition->failure = std::move(failure);
+  }
+  transition->done.set();
+}
+
+net::Task<Result<void>> Engine::wait_for(TransitionPtr transition, std::chrono::milliseconds limit,
+                                         std::string_view late) {
+  auto wait = transition->done.wait(limit);
+  if (!co_await std::move(wait)) co_return make_error(Errc::deadline_exceeded, std::string(late));
+  std::lock_guard lock(mutex_);
+  if (transition->failure) co_return Error(*transition->failure);
+  co_return Result<void>();
+}
+
+void Engine::audit(const Caller& by, std::string action, const SandboxId& id, std::string detail) {
+  store::AuditRecord record;
+  record.at = options_.clock();
+  record.team_id = by.team_id;
+  record.key_id = by.key_id;
+  record.action = std::move(action);
+  record.subject = id.str();
+  record.detail = std::move(detail);
+  record.peer = by.peer;
+  if (auto stored = store_.insert_audit(record); !stored.ok()) {
+    log::error("the audit log was not written",
+               {{"action", record.action}, {"error", stored.error().message}});
   }
 }
 

@@ -4,8 +4,9 @@
 // Threads. Commands are coroutines and may be awaited on any strand. The state is guarded by one
 // mutex that is held for short sections only, never across a suspension; the store is written
 // inside those sections, so the order of the rows is the order of the decisions. Work that takes
-// time (making, destroying) runs as a task of the engine on a strand of its own: a client that goes
-// away neither stops nor loses it. The proxy reads routes, which have a lock of their own.
+// time (making, freezing, destroying) runs as a task of the engine on a strand of its own: a client
+// that goes away neither stops nor loses it. The proxy reads routes, which have a lock of their
+// own.
 //
 // A sandbox in a transition belongs to the task that performs it; the state machine
 // (state_machine.h) refuses all others.
@@ -23,6 +24,7 @@
 #include "egress/table.h"
 #include "engine/commands.h"
 #include "engine/expiry.h"
+#include "engine/gate.h"
 #include "engine/route.h"
 #include "engine/state_machine.h"
 #include "engine/tasks.h"
@@ -158,32 +160,103 @@ class Engine {
 
  private:
   struct Sandbox;
+  struct Transition;
+  struct Timers;
   using SandboxPtr = std::shared_ptr<Sandbox>;
+  using TransitionPtr = std::shared_ptr<Transition>;
+  struct ResumePlan {
+    std::chrono::seconds timeout{0};
+    bool cold = false;
+    std::optional<bool> auto_pause;
+    Timestamp paused_at{};    // its end while it was paused
+    bool was_frozen = false;  // its processes are frozen, still
+  };
 
   Engine(net::asio::io_context& io, store::Store& store, runtime::Runtime& runtime,
          EngineOptions options, Tokens tokens);
 
-  // Steps of a life, in lifecycle.cc. Those that say "locked" need mutex_ held.
-  Result<SandboxPtr> reserve(const CreateCommand& command, const templates::Template& base);
-  net::Task<void> run_create(SandboxPtr sandbox);
-  net::Task<Result<void>> make_and_init(SandboxPtr sandbox);
+  // Names that end in "locked" need mutex_ held. `run_` are tasks: they own the transition.
+
+  // ---- create.cc ----
+  Result<SandboxPtr> reserve(const CreateCommand& command, const templates::Template& base,
+                             egress::Policy policy);
+  Result<void> check_limits_locked(const std::string& team_id, const std::string& key_id) const;
+  Result<void> record_create(const SandboxPtr& sandbox);
+  net::Task<void> run_create(SandboxPtr sandbox, Gate::Pass pass);
   void finish_create(const SandboxPtr& sandbox, Result<void> made);
-  void begin_kill_locked(const SandboxPtr& sandbox, KillReason reason);
-  net::Task<void> run_kill(SandboxPtr sandbox);
+  // ---- boot.cc: from a spec to an agent that knows who it is ----
+  net::Task<Result<void>> boot(SandboxPtr sandbox, store::SandboxRecord record, runtime::Disk disk);
+  net::Task<Result<void>> init_agent(store::SandboxRecord record);
+  net::Task<Result<void>> check_agent(SandboxId id);
+  void set_address(Sandbox& sandbox, Ipv4 address);
+  void clear_address(Sandbox& sandbox);
+  // Routed, with an end: what running means to others.
+  void go_live_locked(Sandbox& sandbox);
+  void go_dark_locked(Sandbox& sandbox);
+
+  // ---- kill.cc ----
+  void begin_kill_locked(const SandboxPtr& sandbox, KillReason reason, const Caller& by);
+  net::Task<void> run_kill(SandboxPtr sandbox, TransitionPtr kill, TransitionPtr before);
   net::Task<Result<void>> destroy(SandboxId id);
   // False: given up, because the server shuts down.
   net::Task<bool> destroy_until_gone(SandboxId id);
-  net::Task<void> destroy_leftover(SandboxId id);
   void on_agent_exit(const SandboxId& id);
-  void set_state_locked(Sandbox& sandbox, Event event);
   void drop(const SandboxPtr& sandbox);
 
-  net::Task<Result<void>> remove_leftovers();
-  net::Task<void> expiry_loop();
-  net::Task<void> housekeeping_loop();
-  void wake_expiry_locked();
+  // ---- pause.cc ----
+  Result<TransitionPtr> begin_pause_locked(const SandboxPtr& sandbox, bool keep_memory,
+                                           const Caller& by);
+  net::Task<void> run_pause(SandboxPtr sandbox, TransitionPtr pause);
+  net::Task<Result<void>> put_to_rest(SandboxPtr sandbox, bool keep_memory);
+  void finish_pause(const SandboxPtr& sandbox, const TransitionPtr& pause, Result<void> done);
 
+  // ---- resume.cc ----
+  Result<TransitionPtr> begin_resume_locked(const SandboxPtr& sandbox, ResumePlan plan,
+                                            const Caller& by);
+  net::Task<void> run_resume(SandboxPtr sandbox, TransitionPtr resume, ResumePlan plan);
+  net::Task<Result<void>> thaw(SandboxId id);
+  net::Task<Result<void>> boot_again(SandboxPtr sandbox, std::string boot_id);
+  void finish_resume(const SandboxPtr& sandbox, const TransitionPtr& resume, const ResumePlan& plan,
+                     Result<void> done, const std::string& boot_id);
+  Result<void> may_wake_locked(const Sandbox& sandbox, const WakeRequest& request) const;
+
+  // ---- adopt.cc ----
+  net::Task<Result<void>> adopt_all();
+  net::Task<void> adopt(store::SandboxRecord row, std::optional<runtime::Listed> found,
+                        std::shared_ptr<Gate> gate);
+  net::Task<void> adopt_running(SandboxPtr sandbox, Ipv4 address, bool initialised);
+  void adopt_paused(const SandboxPtr& sandbox, Ipv4 address, bool memory_kept);
+  net::Task<void> bury(store::SandboxRecord row, bool lost);
+  net::Task<void> remove_unknown(SandboxId id);
+
+  // ---- timeouts.cc, network.cc, metrics.cc, logs.cc ----
+  net::Task<void> expiry_loop();
+  void expire_locked(const SandboxPtr& sandbox);
+  void wake_expiry_locked();
+  net::Task<void> housekeeping_loop();
+  Result<void> begin_network_locked(const SandboxPtr& sandbox, const TransitionPtr& change,
+                                    const NetworkUpdate& update, const Caller& by);
+  net::Task<void> run_network(SandboxPtr sandbox, TransitionPtr change, store::SandboxRecord before,
+                              egress::Policy policy);
+  net::Task<void> sampler_loop();
+  net::Task<std::optional<store::Sample>> sample(SandboxPtr sandbox);
+  net::Task<void> sample_first(SandboxPtr sandbox);
+  net::Task<void> pull_logs(SandboxPtr sandbox);
+  net::Task<void> pull_logs_once(SandboxPtr sandbox);
+  void note(const Sandbox& sandbox, store::LogLevel level, std::string message,
+            StringMap fields = {});
+  void audit(const Caller& by, std::string action, const SandboxId& id, std::string detail = {});
+
+  // ---- engine.cc ----
   Result<SandboxPtr> find_locked(const Caller& caller, const SandboxId& id) const;
+  // Changes the state; illegal is a bug of ours.
+  void set_state_locked(Sandbox& sandbox, Event event);
+  // The row as it is now; failures are logged, the next start sorts it out.
+  void save_locked(const Sandbox& sandbox);
+  // Ends a transition: whoever waits for it goes on.
+  void finish(const TransitionPtr& transition, std::optional<Error> failure);
+  net::Task<Result<void>> wait_for(TransitionPtr transition, std::chrono::milliseconds limit,
+                                   std::string_view late);
   Result<void> move_end_locked(Sandbox& sandbox, Timestamp end);
   SandboxInfo describe(const store::SandboxRecord& record) const;
   Result<void> check_timeout(std::chrono::seconds timeout) const;
@@ -196,16 +269,18 @@ class Engine {
   templates::Catalog templates_;
   RouteTable routes_;
   egress::Table egress_;
-  Tasks tasks_;  // creates and kills
+  Gate gate_;    // boots at once
+  Tasks tasks_;  // transitions
   Tasks loops_;  // timers
 
   mutable std::mutex mutex_;  // guards all below
   std::unordered_map<SandboxId, SandboxPtr> sandboxes_;
-  std::size_t creating_ = 0;
   ExpiryQueue expiry_;
   bool stopping_ = false;
-
-  struct Timers;
+  bool adopting_ = false;
+  std::vector<SandboxId> early_exits_;  // told while adopting
+  Statistics counts_;                   // the counters; gauges are counted when asked
+  std::size_t next_create_second_ = 0;  // where the next one goes in counts_.create_seconds
   std::unique_ptr<Timers> timers_;
 };
 

@@ -281,25 +281,6 @@ TEST(Engine, LimitsAreAnsweredAndNotQueued) {
   EXPECT_TRUE(f.run(f.engine->create(f.command())).ok());
 }
 
-TEST(Engine, CreatesInFlightAreLimited) {
-  Fixture f({.max_creates_in_flight = 1});
-  f.runtime.create_takes = milliseconds(200);
-  const auto create = [](Fixture& f, std::optional<bool>& good) -> net::Task<void> {
-    auto creating = f.engine->create(f.command());
-    good = (co_await std::move(creating)).ok();
-  };
-  std::optional<bool> good;
-  auto slow = net::asio::co_spawn(net::asio::make_strand(f.threads.io), create(f, good),
-                                  net::asio::use_future);
-  ASSERT_TRUE(Fixture::eventually([&] { return f.engine->live() == 1; }));
-  auto refused = f.run(f.engine->create(f.command()));
-  ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().code, Errc::resource_exhausted);
-  slow.get();
-  EXPECT_EQ(good, true);
-  EXPECT_TRUE(f.run(f.engine->create(f.command())).ok());
-}
-
 TEST(Engine, ACreateThatTakesTooLongIsGivenUpAndRemoved) {
   Fixture f({.create_deadline = milliseconds(50)});
   f.runtime.create_takes = milliseconds(200);

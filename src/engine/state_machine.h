@@ -1,15 +1,16 @@
 // The life of a sandbox: which event is legal in which state, in one table.
 //
-//            created            paused             resumed
-//   creating ───────► running ──pause──► pausing ───────► paused ──resume──► resuming ───► running
-//      │ create_failed   │  ▲               │ pause_failed   │                  │ resume_failed
-//      ▼                 │  └───────────────┘                │                  └────────────►
-//      paused
-//   killed ◄──gone── killing ◄──────────── kill ─────────────┘   (kill: from running, paused,
-//   pausing, resuming)
+//                         ┌───── pause_failed ────┐
+//             created     ▼         pause         │      paused
+//   creating ─────────► running ──────────────► pausing ─────────► paused
+//      │                  ▲                                        │  ▲
+//      │                  └───── resumed ───── resuming ◄─ resume ─┘  │
+//      │ create_failed                             └── resume_failed ─┘
+//      ▼
+//   killed ◄── gone ── killing ◄── kill ── creating, running, pausing, paused, resuming
 //
-// pausing, paused and resuming are part of the table; the commands that lead there come with
-// snapshots.
+// Running and paused are states of rest. The others belong to the task that performs the
+// transition; a kill takes any of them over and waits for that task first.
 #pragma once
 
 #include <string_view>

@@ -26,26 +26,93 @@ net::Task<void> pump(net::Stream& from, net::Stream& to) {
 
 }  // namespace
 
+net::Task<Result<void>> FakeRuntime::step(std::string name) {
+  bool hang = false;
+  {
+    std::lock_guard lock(mutex_);
+    calls_.push_back(name);
+    hang = hangs_before == name;
+    if (!hang && failing[name] > 0) {
+      --failing[name];
+      co_return make_error(Errc::internal, name + " fails");
+    }
+  }
+  if (hang) {
+    auto waiting = stuck();
+    co_await std::move(waiting);
+  }
+  co_return Result<void>();
+}
+
+net::Task<void> FakeRuntime::after(std::string name) {
+  {
+    std::lock_guard lock(mutex_);
+    if (hangs_after != name) co_return;
+  }
+  auto waiting = stuck();
+  co_await std::move(waiting);
+}
+
+net::Task<void> FakeRuntime::stuck() {
+  {
+    std::lock_guard lock(mutex_);
+    ++hung_;
+  }
+  asio::steady_timer timer(co_await asio::this_coro::executor, std::chrono::hours(1));
+  co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
+}
+
+std::shared_ptr<FakeRuntime::Agent> FakeRuntime::find(const SandboxId& id) const {
+  std::lock_guard lock(mutex_);
+  const auto found = agents_.find(id);
+  return found == agents_.end() ? nullptr : found->second;
+}
+
+net::Task<void> FakeRuntime::stop_agent(std::shared_ptr<Agent> agent) {
+  if (!agent->server) co_return;
+  auto stop = agent->server->shutdown(std::chrono::milliseconds(0));
+  co_await std::move(stop);
+}
+
 net::Task<Result<runtime::Created>> FakeRuntime::create(runtime::SandboxSpec spec) {
   if (create_takes.count() > 0) {
     asio::steady_timer timer(co_await asio::this_coro::executor, create_takes);
     co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
   }
-  std::lock_guard lock(mutex_);
-  specs_.push_back(spec);
-  if (failing_creates > 0) {
-    --failing_creates;
-    co_return make_error(Errc::internal, "mount the root: no such device");
+  auto begin = step("create");
+  ATOLL_CO_TRY(co_await std::move(begin));
+  Ipv4 address;
+  {
+    std::lock_guard lock(mutex_);
+    specs_.push_back(spec);
+    if (failing_creates > 0) {
+      --failing_creates;
+      co_return make_error(Errc::internal, "mount the root: no such device");
+    }
+    const auto kept = agents_.find(spec.id);
+    if (spec.disk == runtime::Disk::kept) {
+      if (kept == agents_.end()) co_return make_error(Errc::not_found, "there is no such disk");
+      if (kept->second->condition != runtime::Condition::dead)
+        co_return make_error(Errc::failed_precondition, "the disk is in use");
+    } else if (kept != agents_.end()) {
+      co_return make_error(Errc::already_exists, "there is such a sandbox");
+    }
+    auto agent = std::make_shared<Agent>();
+    agent->server = std::make_unique<net::HttpServer>(
+        io_, net::ServerOptions{}, [this](net::Exchange& exchange) { return answer(exchange); });
+    ATOLL_CO_TRY_ASSIGN(agent->port, agent->server->listen_tcp("127.0.0.1:0", "agent"));
+    agent->network = spec.network;
+    agent->address = address = Ipv4{++last_address_};
+    agents_.insert_or_assign(spec.id, std::move(agent));
   }
-  auto agent = std::make_shared<Agent>();
-  agent->server = std::make_unique<net::HttpServer>(
-      io_, net::ServerOptions{}, [this](net::Exchange& exchange) { return answer(exchange); });
-  ATOLL_CO_TRY_ASSIGN(agent->port, agent->server->listen_tcp("127.0.0.1:0", "agent"));
-  agents_.emplace(spec.id, std::move(agent));
-  co_return runtime::Created{};
+  auto end = after("create");
+  co_await std::move(end);
+  co_return runtime::Created{{}, address};
 }
 
 net::Task<Result<void>> FakeRuntime::destroy(SandboxId id) {
+  auto begin = step("destroy");
+  ATOLL_CO_TRY(co_await std::move(begin));
   std::shared_ptr<Agent> agent;
   {
     std::lock_guard lock(mutex_);
@@ -58,24 +125,94 @@ net::Task<Result<void>> FakeRuntime::destroy(SandboxId id) {
     agent = found->second;
     agents_.erase(found);
   }
-  if (agent->server) {
-    auto stop = agent->server->shutdown(std::chrono::milliseconds(0));
-    co_await std::move(stop);
-  }
+  auto stop = stop_agent(agent);
+  co_await std::move(stop);
+  auto end = after("destroy");
+  co_await std::move(end);
   co_return Result<void>();
 }
 
-net::Task<Result<void>> FakeRuntime::freeze(SandboxId) {
-  co_return make_error(Errc::unimplemented, "freeze");
+net::Task<Result<void>> FakeRuntime::freeze(SandboxId id) {
+  auto begin = step("freeze");
+  ATOLL_CO_TRY(co_await std::move(begin));
+  const auto agent = find(id);
+  if (!agent) co_return make_error(Errc::not_found, "no sandbox " + id.str());
+  {
+    std::lock_guard lock(mutex_);
+    if (agent->condition == runtime::Condition::dead)
+      co_return make_error(Errc::failed_precondition, "it is dead");
+    agent->condition = runtime::Condition::frozen;
+  }
+  auto end = after("freeze");
+  co_await std::move(end);
+  co_return Result<void>();
 }
-net::Task<Result<void>> FakeRuntime::thaw(SandboxId) {
-  co_return make_error(Errc::unimplemented, "thaw");
+
+net::Task<Result<void>> FakeRuntime::thaw(SandboxId id) {
+  auto begin = step("thaw");
+  ATOLL_CO_TRY(co_await std::move(begin));
+  const auto agent = find(id);
+  if (!agent) co_return make_error(Errc::not_found, "no sandbox " + id.str());
+  {
+    std::lock_guard lock(mutex_);
+    if (agent->condition == runtime::Condition::dead)
+      co_return make_error(Errc::failed_precondition, "it is dead");
+    agent->condition = runtime::Condition::running;
+  }
+  auto end = after("thaw");
+  co_await std::move(end);
+  co_return Result<void>();
+}
+
+net::Task<Result<void>> FakeRuntime::kill(SandboxId id) {
+  auto begin = step("kill");
+  ATOLL_CO_TRY(co_await std::move(begin));
+  const auto agent = find(id);
+  if (!agent) co_return make_error(Errc::not_found, "no sandbox " + id.str());
+  {
+    std::lock_guard lock(mutex_);
+    agent->condition = runtime::Condition::dead;
+    agent->address = Ipv4{};
+  }
+  auto stop = stop_agent(agent);
+  co_await std::move(stop);
+  auto end = after("kill");
+  co_await std::move(end);
+  co_return Result<void>();
+}
+
+net::Task<Result<void>> FakeRuntime::set_network(SandboxId id, runtime::NetworkPolicy policy) {
+  auto begin = step("set_network");
+  ATOLL_CO_TRY(co_await std::move(begin));
+  const auto agent = find(id);
+  if (!agent) co_return make_error(Errc::not_found, "no sandbox " + id.str());
+  {
+    std::lock_guard lock(mutex_);
+    agent->network = std::move(policy);
+  }
+  auto end = after("set_network");
+  co_await std::move(end);
+  co_return Result<void>();
+}
+
+net::Task<Result<runtime::Usage>> FakeRuntime::usage(SandboxId id) {
+  const auto agent = find(id);
+  if (!agent) co_return make_error(Errc::not_found, "no sandbox " + id.str());
+  std::lock_guard lock(mutex_);
+  agent->cpu += std::chrono::milliseconds(100);
+  runtime::Usage usage;
+  usage.cpu = agent->cpu;
+  usage.memory_bytes = 32 << 20;
+  usage.memory_cache_bytes = 8 << 20;
+  usage.disk_bytes = 1 << 20;
+  usage.disk_total_bytes = 1 << 30;
+  co_return usage;
 }
 
 net::Task<Result<std::vector<runtime::Listed>>> FakeRuntime::list() {
   std::lock_guard lock(mutex_);
   std::vector<runtime::Listed> ids;
-  for (const auto& [id, agent] : agents_) ids.push_back({id, runtime::Condition::running, Ipv4{}});
+  for (const auto& [id, agent] : agents_) ids.push_back({id, agent->condition, agent->address});
   co_return ids;
 }
 
@@ -85,6 +222,8 @@ net::Task<Result<std::unique_ptr<net::Stream>>> FakeRuntime::connect_agent(Sandb
     std::lock_guard lock(mutex_);
     const auto found = agents_.find(id);
     if (found == agents_.end()) co_return make_error(Errc::not_found, "no sandbox " + id.str());
+    if (found->second->condition != runtime::Condition::running)
+      co_return make_error(Errc::unavailable, "the agent does not run");
     port = found->second->port;
     ++dials_;
   }
@@ -99,7 +238,43 @@ void FakeRuntime::on_exit(std::function<void(runtime::ExitNotice)> handler) {
 
 void FakeRuntime::add_leftover(const SandboxId& id) {
   std::lock_guard lock(mutex_);
-  agents_.emplace(id, std::make_shared<Agent>());
+  auto agent = std::make_shared<Agent>();
+  agent->condition = runtime::Condition::leftover;
+  agents_.emplace(id, std::move(agent));
+}
+
+std::optional<runtime::Condition> FakeRuntime::condition(const SandboxId& id) const {
+  const auto agent = find(id);
+  std::lock_guard lock(mutex_);
+  return agent ? std::optional(agent->condition) : std::nullopt;
+}
+
+void FakeRuntime::set_condition(const SandboxId& id, runtime::Condition condition) {
+  const auto agent = find(id);
+  std::lock_guard lock(mutex_);
+  if (agent) agent->condition = condition;
+}
+
+Ipv4 FakeRuntime::address(const SandboxId& id) const {
+  const auto agent = find(id);
+  std::lock_guard lock(mutex_);
+  return agent ? agent->address : Ipv4{};
+}
+
+runtime::NetworkPolicy FakeRuntime::network(const SandboxId& id) const {
+  const auto agent = find(id);
+  std::lock_guard lock(mutex_);
+  return agent ? agent->network : runtime::NetworkPolicy{};
+}
+
+std::vector<std::string> FakeRuntime::calls() const {
+  std::lock_guard lock(mutex_);
+  return calls_;
+}
+
+int FakeRuntime::hung() const {
+  std::lock_guard lock(mutex_);
+  return hung_;
 }
 
 void FakeRuntime::exit(const SandboxId& id) {
@@ -145,18 +320,32 @@ net::Task<void> FakeRuntime::answer(net::Exchange& exchange) {
     co_return;
   }
   if (exchange.request.path() == "/init") {
+    auto begin = step("init");
+    if (auto begun = co_await std::move(begin); !begun.ok()) {
+      auto sending = exchange.response.send(500, {}, begun.error().message);
+      (void)co_await std::move(sending);
+      co_return;
+    }
     auto reading = exchange.body.read_all(1 << 20);
     auto body = co_await std::move(reading);
     {
       std::lock_guard lock(mutex_);
       inits_.push_back(body.ok() ? *body : "");
     }
+    auto end = after("init");
+    co_await std::move(end);
     auto sending = exchange.response.send(init_status, {}, "");
     (void)co_await std::move(sending);
     co_return;
   }
-  if (exchange.request.path() == "/health" || !handler) {
-    auto sending = exchange.response.send(handler ? 204 : 404, {}, "");
+  if (exchange.request.path() == "/logs" && !agent_logs.empty()) {
+    auto sending = exchange.response.send(200, {}, agent_logs);
+    (void)co_await std::move(sending);
+    co_return;
+  }
+  const bool health = exchange.request.path() == "/health";
+  if (health || !handler) {
+    auto sending = exchange.response.send(health ? 204 : 404, {}, "");
     (void)co_await std::move(sending);
     co_return;
   }

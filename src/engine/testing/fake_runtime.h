@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,6 +29,9 @@ class FakeRuntime final : public runtime::Runtime {
   net::Task<Result<void>> thaw(SandboxId id) override;
   net::Task<Result<std::vector<runtime::Listed>>> list() override;
   net::Task<Result<std::unique_ptr<net::Stream>>> connect_agent(SandboxId id) override;
+  net::Task<Result<runtime::Usage>> usage(SandboxId id) override;
+  net::Task<Result<void>> kill(SandboxId id) override;
+  net::Task<Result<void>> set_network(SandboxId id, runtime::NetworkPolicy policy) override;
   void on_exit(std::function<void(runtime::ExitNotice)> handler) override;
 
   // ---- what a test sets before, or looks at after ----
@@ -37,9 +41,24 @@ class FakeRuntime final : public runtime::Runtime {
   int failing_creates = 0;
   int failing_destroys = 0;
   int init_status = 204;
+  std::string agent_logs;  // what agents answer to /logs; empty: 404
+  // By name of the operation (create, destroy, freeze, thaw, kill, set_network, init): how often it
+  // fails from now on.
+  std::map<std::string, int> failing;
+  // An operation that never comes back, as if the server died there: before it had an effect, or
+  // after.
+  std::string hangs_before;
+  std::string hangs_after;
+  int hung() const;
 
   void add_leftover(const SandboxId& id);
   void exit(const SandboxId& id);
+  // What is there of one; nullopt: nothing.
+  std::optional<runtime::Condition> condition(const SandboxId& id) const;
+  void set_condition(const SandboxId& id, runtime::Condition condition);
+  Ipv4 address(const SandboxId& id) const;
+  runtime::NetworkPolicy network(const SandboxId& id) const;
+  std::vector<std::string> calls() const;  // names of the operations, in order
   std::set<std::string> alive() const;
   std::vector<std::string> inits() const;
   std::vector<runtime::SandboxSpec> specs() const;
@@ -50,7 +69,17 @@ class FakeRuntime final : public runtime::Runtime {
   struct Agent {
     std::unique_ptr<net::HttpServer> server;
     std::uint16_t port = 0;
+    runtime::Condition condition = runtime::Condition::running;
+    Ipv4 address;
+    runtime::NetworkPolicy network;
+    std::chrono::microseconds cpu{0};
   };
+  // Notes the call; hangs or fails when a test wants that.
+  net::Task<Result<void>> step(std::string name);
+  net::Task<void> stuck();
+  net::Task<void> after(std::string name);
+  net::Task<void> stop_agent(std::shared_ptr<Agent> agent);
+  std::shared_ptr<Agent> find(const SandboxId& id) const;
   net::Task<void> answer(net::Exchange& exchange);
   net::Task<void> tunnel(net::Exchange& exchange);
 
@@ -60,6 +89,9 @@ class FakeRuntime final : public runtime::Runtime {
   std::vector<std::string> inits_;
   std::vector<runtime::SandboxSpec> specs_;
   std::function<void(runtime::ExitNotice)> on_exit_;
+  std::vector<std::string> calls_;
+  std::uint32_t last_address_ = 0x0a640000;
+  int hung_ = 0;
   int dials_ = 0;
   int connects_ = 0;
 };

@@ -1,0 +1,221 @@
+// Create: limits and a place (state creating) -> in line at the gate -> row in the store -> boot ->
+// running: row updated, routed, its end set -> the client hears of it. Any failure destroys what
+// there is, marks the row killed and frees the place. A create whose client stopped waiting runs to
+// its end and is then killed.
+#include "base/json.h"
+#include "base/log.h"
+#include "engine/sandbox.h"
+
+namespace atl::engine {
+namespace {
+
+constexpr std::size_t kCreateSeconds = 1024;  // of the last creates, for quantiles
+
+struct AtExit {
+  std::function<void()> action;
+  ~AtExit() {
+    if (action) action();
+  }
+};
+
+Error limit_reached(std::size_t limit, std::string_view whose) {
+  return make_error(Errc::resource_exhausted,
+                    "you have reached the maximum number of concurrent E2B sandboxes (" +
+                        std::to_string(limit) + ")" + std::string(whose) +
+                        ". Kill or pause sandboxes that you no longer need and try again.");
+}
+
+Result<json::object> network_object(const std::string& text) {
+  ATOLL_TRY_ASSIGN(json::value network, parse_json(text));
+  if (!network.is_object()) return make_error(Errc::invalid_argument, "network must be an object");
+  return std::move(network.get_object());
+}
+
+}  // namespace
+
+net::Task<Result<SandboxInfo>> Engine::create(CreateCommand command) {
+  if (command.timeout <= std::chrono::seconds(0)) {
+    co_return make_error(Errc::invalid_argument, "Timeout must be greater than 0");
+  }
+  ATOLL_CO_TRY(check_timeout(command.timeout));
+  ATOLL_CO_TRY_ASSIGN(const json::object network, network_object(command.network));
+  ATOLL_CO_TRY_ASSIGN(egress::Policy policy, egress::parse_policy(network, command.allow_internet));
+  ATOLL_CO_TRY_ASSIGN(const templates::Template base, templates_.find(command.template_reference));
+  ATOLL_CO_TRY_ASSIGN(const SandboxPtr sandbox, reserve(command, base, std::move(policy)));
+  const TransitionPtr making = sandbox->transition;
+  {
+    AtExit give_back{[&] { drop(sandbox); }};
+    auto entering = gate_.enter(options_.queue_deadline);
+    auto pass = co_await std::move(entering);
+    if (!pass.ok()) {
+      std::lock_guard lock(mutex_);
+      ++counts_.refused;
+      co_return std::move(pass).error();
+    }
+    ATOLL_CO_TRY(record_create(sandbox));
+    if (!tasks_.spawn("create", run_create(sandbox, std::move(*pass))))
+      co_return make_error(Errc::unavailable, "the server is shutting down");
+    give_back.action = nullptr;
+  }
+  auto wait = making->done.wait(options_.create_deadline);
+  co_await std::move(wait);
+  std::lock_guard lock(mutex_);
+  if (!making->done.is_set()) {
+    sandbox->abandoned = true;
+    co_return make_error(Errc::deadline_exceeded, "the sandbox was not ready in time; try again");
+  }
+  if (making->failure) co_return Error(*making->failure);
+  co_return describe(sandbox->record);
+}
+
+Result<Engine::SandboxPtr> Engine::reserve(const CreateCommand& command,
+                                           const templates::Template& base, egress::Policy policy) {
+  store::SandboxRecord record{.id = SandboxId::generate()};
+  record.team_id = command.caller.team_id;
+  record.key_id = command.caller.key_id;
+  record.template_id = base.id;
+  record.template_dir = base.dir;
+  record.build_id = base.build_id;
+  record.alias = base.alias();
+  record.envd_version = base.envd_version;
+  record.boot_id = random_uuid4();
+  record.created_at = options_.clock();
+  record.timeout = command.timeout;
+  record.metadata = command.metadata;
+  record.envs = command.envs;
+  record.network = command.network;
+  record.secure = command.secure;
+  record.allow_public_traffic = command.allow_public_traffic;
+  record.auto_pause = command.auto_pause;
+  record.auto_pause_memory = command.auto_pause_memory;
+  record.auto_resume = command.auto_resume;
+  record.allow_internet = command.allow_internet;
+  record.start_command = base.start_command;
+  record.default_user = base.default_user;
+  record.mask_request_host = command.mask_request_host;
+  record.cpu_count = base.cpu_count;
+  record.memory_mb = base.memory_mb;
+  record.disk_mb = base.disk_mb;
+  auto sandbox = std::make_shared<Sandbox>(std::move(record));
+  sandbox->asked_by = command.caller;
+  sandbox->policy = std::move(policy);
+  sandbox->transition = std::make_shared<Transition>(Transition::Kind::create);
+
+  std::lock_guard lock(mutex_);
+  if (stopping_) return make_error(Errc::unavailable, "the server is shutting down");
+  if (auto fits = check_limits_locked(command.caller.team_id, command.caller.key_id); !fits.ok()) {
+    ++counts_.refused;
+    return std::move(fits).error();
+  }
+  sandboxes_.emplace(sandbox->record.id, sandbox);
+  return sandbox;
+}
+
+// A paused sandbox takes no place; everything else does, until it is gone.
+Result<void> Engine::check_limits_locked(const std::string& team_id,
+                                         const std::string& key_id) const {
+  std::size_t all = 0;
+  std::size_t of_team = 0;
+  std::size_t of_key = 0;
+  for (const auto& [id, sandbox] : sandboxes_) {
+    if (sandbox->record.state == SandboxState::paused) continue;
+    ++all;
+    if (sandbox->record.team_id == team_id) ++of_team;
+    if (sandbox->record.key_id == key_id) ++of_key;
+  }
+  if (all >= options_.max_sandboxes) return limit_reached(options_.max_sandboxes, "");
+  if (options_.max_per_team > 0 && of_team >= options_.max_per_team)
+    return limit_reached(options_.max_per_team, " for your team");
+  if (options_.max_per_key > 0 && of_key >= options_.max_per_key)
+    return limit_reached(options_.max_per_key, " for your API key");
+  return {};
+}
+
+Result<void> Engine::record_create(const SandboxPtr& sandbox) {
+  std::lock_guard lock(mutex_);
+  if (stopping_) return make_error(Errc::unavailable, "the server is shutting down");
+  if (auto stored = store_.insert_sandbox(sandbox->record); !stored.ok())
+    return start_failure(std::move(stored).error());
+  return {};
+}
+
+net::Task<void> Engine::run_create(SandboxPtr sandbox, Gate::Pass pass) {
+  // Only this task changes the record while it is creating; reading it needs no lock.
+  auto booting = guarded(boot(sandbox, sandbox->record, runtime::Disk::fresh));
+  auto made = co_await std::move(booting);
+  pass = Gate::Pass();
+  if (made.ok()) {
+    finish_create(sandbox, Result<void>());
+    co_return;
+  }
+  auto undo = destroy(sandbox->record.id);
+  auto undone = co_await std::move(undo);
+  clear_address(*sandbox);
+  finish_create(sandbox, start_failure(std::move(made).error()));
+  if (!undone.ok()) {
+    // Processes or directories may still be there: it keeps its place until they are gone.
+    log::error("a failed create was not undone; trying again",
+               {{"sandbox", sandbox->record.id.str()}, {"error", undone.error().message}});
+    auto again = destroy_until_gone(sandbox->record.id);
+    co_await std::move(again);
+  }
+  drop(sandbox);
+}
+
+void Engine::finish_create(const SandboxPtr& sandbox, Result<void> made) {
+  const TransitionPtr transition = sandbox->transition;
+  std::unique_lock lock(mutex_);
+  store::SandboxRecord& record = sandbox->record;
+  if (made.ok()) {
+    // The clock of a life starts when it is ready.
+    record.started_at = cut_to_micros(options_.clock());
+    record.end_at = record.started_at + record.timeout;
+    sandbox->last_cpu = std::chrono::microseconds(0);
+    sandbox->last_cpu_at = record.created_at;
+    set_state_locked(*sandbox, Event::created);
+    made = store_.update_sandbox(record);
+    if (!made.ok()) made = start_failure(std::move(made).error());
+    const bool unwanted = sandbox->abandoned || stopping_;
+    if (made.ok() && !unwanted) {
+      go_live_locked(*sandbox);
+      ++counts_.created;
+      const double took =
+          std::chrono::duration<double>(record.started_at - record.created_at).count();
+      if (counts_.create_seconds.size() < kCreateSeconds) {
+        counts_.create_seconds.push_back(took);
+      } else {
+        counts_.create_seconds[next_create_second_++ % kCreateSeconds] = took;
+      }
+      log::info("sandbox created",
+                {{"sandbox", record.id.str()},
+                 {"template", record.alias},
+                 {"key", record.key_id},
+                 {"ms", milliseconds_between(record.created_at, record.started_at)}});
+      note(*sandbox, store::LogLevel::info, "sandbox created", {{"template", record.alias}});
+      audit(sandbox->asked_by, "sandbox.create", record.id, record.alias);
+      tasks_.spawn("first sample", sample_first(sandbox));
+    } else {
+      if (made.ok())
+        made = make_error(Errc::unavailable, "the sandbox was given up while it was made");
+      transition->failure = std::move(made).error();
+      ++counts_.create_failures;
+      begin_kill_locked(sandbox, KillReason::shutdown, {record.team_id, "server", {}});
+    }
+  } else {
+    ++counts_.create_failures;
+    log::info("sandbox not created",
+              {{"sandbox", record.id.str()}, {"template", record.alias}, {"key", record.key_id}});
+    // Whoever asked tells the reason; only when nobody waits any more it is told here.
+    if (sandbox->abandoned) {
+      log::error("an abandoned create failed",
+                 {{"sandbox", record.id.str()}, {"error", made.error().message}});
+    }
+    transition->failure = std::move(made).error();
+    set_state_locked(*sandbox, Event::create_failed);
+    save_locked(*sandbox);
+  }
+  lock.unlock();
+  transition->done.set();
+}
+
+}  // namespace atl::engine

@@ -1,0 +1,277 @@
+// Resume: state resuming with its way and its new end (row updated) -> thawed and asked for its
+// health, or booted again from its disk -> running: a new start, a new end, a new route. When that
+// fails it is paused as before; a cold boot that was begun has lost the memory, never the disk.
+#include "base/log.h"
+#include "engine/sandbox.h"
+
+namespace atl::engine {
+namespace {
+
+constexpr std::chrono::seconds kLeastWakeTimeout{300};
+constexpr int kConnectRounds = 8;  // three pauses that end, and the resumes between them
+constexpr std::string_view kStillChanging =
+    "The sandbox is still transitioning. Try again in a moment.";
+
+Error being_killed(const SandboxId& id) {
+  return make_error(Errc::failed_precondition, "Sandbox \"" + id.str() + "\" is being killed");
+}
+
+}  // namespace
+
+net::Task<Result<Connected>> Engine::connect(Caller caller, SandboxId id,
+                                             std::chrono::seconds timeout, Revive revive) {
+  ATOLL_CO_TRY(check_timeout(timeout));
+  bool resumed = false;
+  for (int round = 0; round < kConnectRounds; ++round) {
+    TransitionPtr wait_on;
+    {
+      std::lock_guard lock(mutex_);
+      const auto found = sandboxes_.find(id);
+      if (found != sandboxes_.end() && found->second->record.team_id == caller.team_id &&
+          found->second->record.state == SandboxState::killing) {
+        co_return being_killed(id);
+      }
+      ATOLL_CO_TRY_ASSIGN(const SandboxPtr sandbox, find_locked(caller, id));
+      const store::SandboxRecord& record = sandbox->record;
+      if (record.state == SandboxState::running) {
+        const Timestamp last = record.started_at + options_.max_timeout;
+        const Timestamp end = std::min(options_.clock() + timeout, last);
+        if (end > record.end_at) {
+          ATOLL_CO_TRY(move_end_locked(*sandbox, end));
+          audit(caller, "sandbox.timeout", id, to_rfc3339(end));
+        }
+        co_return Connected{describe(record), resumed};
+      }
+      if (record.state == SandboxState::resuming && revive == Revive::cold) {
+        co_return make_error(Errc::failed_precondition,
+                             "Sandbox \"" + id.str() + "\" is being resumed already");
+      }
+      if (record.state == SandboxState::paused) {
+        const ResumePlan plan{timeout, revive == Revive::cold, std::nullopt};
+        ATOLL_CO_TRY_ASSIGN(wait_on, begin_resume_locked(sandbox, plan, caller));
+      } else {
+        wait_on = sandbox->transition;
+      }
+    }
+    auto wait = wait_for(wait_on, options_.transition_deadline, kStillChanging);
+    auto done = co_await std::move(wait);
+    if (wait_on->kind == Transition::Kind::resume) {
+      if (!done.ok()) co_return std::move(done).error();
+      resumed = true;
+    } else if (!wait_on->done.is_set()) {
+      co_return make_error(Errc::failed_precondition, std::string(kStillChanging));
+    }
+  }
+  co_return make_error(Errc::failed_precondition, std::string(kStillChanging));
+}
+
+net::Task<Result<SandboxInfo>> Engine::resume(ResumeCommand command) {
+  ATOLL_CO_TRY(check_timeout(command.timeout));
+  TransitionPtr resuming;
+  SandboxPtr sandbox;
+  {
+    std::lock_guard lock(mutex_);
+    ATOLL_CO_TRY_ASSIGN(sandbox, find_locked(command.caller, command.id));
+    switch (sandbox->record.state) {
+      case SandboxState::paused:
+        break;
+      case SandboxState::pausing:
+        co_return make_error(
+            Errc::failed_precondition,
+            "Sandbox " + command.id.str() + " is being paused; try again in a moment");
+      default:
+        co_return make_error(Errc::failed_precondition,
+                             "Sandbox " + command.id.str() + " is already running");
+    }
+    const ResumePlan plan{command.timeout, command.revive == Revive::cold, command.auto_pause};
+    ATOLL_CO_TRY_ASSIGN(resuming, begin_resume_locked(sandbox, plan, command.caller));
+  }
+  auto wait = wait_for(resuming, options_.transition_deadline, kStillChanging);
+  ATOLL_CO_TRY(co_await std::move(wait));
+  std::lock_guard lock(mutex_);
+  co_return describe(sandbox->record);
+}
+
+net::Task<Result<std::shared_ptr<Route>>> Engine::wake(WakeRequest request) {
+  const auto until = std::chrono::steady_clock::now() + options_.transition_deadline;
+  for (;;) {
+    TransitionPtr wait_on;
+    {
+      std::lock_guard lock(mutex_);
+      const auto found = sandboxes_.find(request.id);
+      if (found == sandboxes_.end() || !is_visible(found->second->record.state))
+        co_return no_such_sandbox(request.id);
+      const SandboxPtr& sandbox = found->second;
+      const store::SandboxRecord& record = sandbox->record;
+      if (record.state == SandboxState::running) co_return sandbox->route;
+      if (record.state != SandboxState::resuming) {
+        ATOLL_CO_TRY(may_wake_locked(*sandbox, request));
+      }
+      if (record.state == SandboxState::paused) {
+        const auto timeout =
+            std::min(std::max(record.timeout, kLeastWakeTimeout), options_.max_timeout);
+        ATOLL_CO_TRY_ASSIGN(wait_on,
+                            begin_resume_locked(sandbox, {timeout, false, std::nullopt},
+                                                {record.team_id, "traffic", request.peer}));
+      } else {
+        wait_on = sandbox->transition;
+      }
+    }
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        until - std::chrono::steady_clock::now());
+    auto wait = wait_for(wait_on, std::max(left, std::chrono::milliseconds(1)), kStillChanging);
+    auto done = co_await std::move(wait);
+    if (!wait_on->done.is_set())
+      co_return make_error(Errc::deadline_exceeded, std::string(kStillChanging));
+    if (wait_on->kind == Transition::Kind::resume && !done.ok()) co_return std::move(done).error();
+  }
+}
+
+// Who may wake it: whoever could reach what the request is for. Without memory there is nothing to
+// wake.
+Result<void> Engine::may_wake_locked(const Sandbox& sandbox, const WakeRequest& request) const {
+  const store::SandboxRecord& record = sandbox.record;
+  if (!record.auto_resume || !record.memory_kept) return no_such_sandbox(record.id);
+  const auto refuse = [] {
+    return make_error(Errc::permission_denied,
+                      "This sandbox can't be resumed with the credentials provided. Check your "
+                      "access token and try again.");
+  };
+  if (request.agent_port) {
+    if (record.secure &&
+        !constant_time_equal(request.access_token, tokens_.access_token(record.id)))
+      return refuse();
+  } else if (!record.allow_public_traffic &&
+             !constant_time_equal(request.traffic_token, tokens_.traffic_token(record.id))) {
+    return refuse();
+  }
+  return {};
+}
+
+Result<Engine::TransitionPtr> Engine::begin_resume_locked(const SandboxPtr& sandbox,
+                                                          ResumePlan plan, const Caller& by) {
+  if (stopping_) return make_error(Errc::unavailable, "the server is shutting down");
+  if (auto fits = check_limits_locked(sandbox->record.team_id, sandbox->record.key_id);
+      !fits.ok()) {
+    ++counts_.refused;
+    return std::move(fits).error();
+  }
+  plan.cold = plan.cold || !sandbox->record.memory_kept;
+  plan.paused_at = sandbox->record.end_at;
+  // The intent is in the store before anything happens to the sandbox.
+  store::SandboxRecord intent = sandbox->record;
+  ATOLL_TRY_ASSIGN(intent.state, next_state(intent.state, Event::resume));
+  intent.memory_kept = !plan.cold;
+  if (plan.auto_pause) intent.auto_pause = *plan.auto_pause;
+  intent.end_at = cut_to_micros(options_.clock()) + plan.timeout;
+  if (auto stored = store_.update_sandbox(intent); !stored.ok())
+    return start_failure(std::move(stored).error());
+  plan.was_frozen = sandbox->record.memory_kept;
+  sandbox->record = std::move(intent);
+  const auto resume = std::make_shared<Transition>(Transition::Kind::resume);
+  sandbox->transition = resume;
+  audit(by, "sandbox.resume", sandbox->record.id, plan.cold ? "cold" : "memory");
+  // Tasks are closed only after `stopping_` is set.
+  tasks_.spawn("resume", run_resume(sandbox, resume, plan));
+  return resume;
+}
+
+net::Task<void> Engine::run_resume(SandboxPtr sandbox, TransitionPtr resume, ResumePlan plan) {
+  if (!plan.cold) {
+    auto thawing = guarded(thaw(sandbox->record.id));
+    auto thawed = co_await std::move(thawing);
+    finish_resume(sandbox, resume, plan, std::move(thawed), {});
+    co_return;
+  }
+  const std::string boot_id = random_uuid4();
+  const SandboxId id = sandbox->record.id;
+  Result<void> booted;
+  {
+    auto entering = gate_.enter(options_.queue_deadline);
+    auto pass = co_await std::move(entering);
+    if (pass.ok()) {
+      // Also when only the disk was kept: processes that ended by themselves may have left more.
+      auto ending = guarded(runtime_.kill(id));
+      auto ended = co_await std::move(ending);
+      if (plan.was_frozen && !ended.ok()) {
+        booted = std::move(ended).error().with("stop sandbox " + id.str());
+      } else {
+        plan.was_frozen = false;
+        clear_address(*sandbox);
+        auto booting = guarded(boot_again(sandbox, boot_id));
+        booted = co_await std::move(booting);
+      }
+    } else {
+      booted = std::move(pass).error();
+    }
+  }
+  finish_resume(sandbox, resume, plan, std::move(booted), boot_id);
+}
+
+net::Task<Result<void>> Engine::thaw(SandboxId id) {
+  auto thawing = runtime_.thaw(id);
+  auto thawed = co_await std::move(thawing);
+  if (!thawed.ok()) {
+    thawed = std::move(thawed).error().with("thaw sandbox " + id.str());
+  } else {
+    auto asking = check_agent(id);
+    thawed = co_await std::move(asking);
+    if (thawed.ok()) co_return thawed;
+  }
+  auto freezing = runtime_.freeze(id);  // it stays paused
+  (void)co_await std::move(freezing);
+  co_return thawed;
+}
+
+net::Task<Result<void>> Engine::boot_again(SandboxPtr sandbox, std::string boot_id) {
+  store::SandboxRecord record = sandbox->record;  // this task's own while it is resuming
+  record.boot_id = std::move(boot_id);
+  const SandboxId id = record.id;
+  auto booting = boot(sandbox, std::move(record), runtime::Disk::kept);
+  auto booted = co_await std::move(booting);
+  if (!booted.ok()) {
+    auto undoing = runtime_.kill(id);  // it may run without knowing who it is
+    (void)co_await std::move(undoing);
+    clear_address(*sandbox);
+  }
+  co_return booted;
+}
+
+void Engine::finish_resume(const SandboxPtr& sandbox, const TransitionPtr& resume,
+                           const ResumePlan& plan, Result<void> done, const std::string& boot_id) {
+  std::unique_lock lock(mutex_);
+  store::SandboxRecord& record = sandbox->record;
+  if (record.state != SandboxState::resuming) {  // killed meanwhile
+    resume->failure = no_such_sandbox(record.id);
+  } else if (done.ok()) {
+    const Timestamp current = options_.clock();
+    record.started_at = cut_to_micros(current);
+    record.end_at = record.started_at + plan.timeout;
+    if (plan.cold) {
+      record.boot_id = boot_id;
+      sandbox->agent_seq = 0;
+      sandbox->agent_has_logs = true;
+    }
+    sandbox->last_cpu.reset();
+    set_state_locked(*sandbox, Event::resumed);
+    save_locked(*sandbox);
+    go_live_locked(*sandbox);
+    ++counts_.resumed_total;
+    const std::string_view way = plan.cold ? "booted from its disk" : "memory";
+    log::info("sandbox resumed", {{"sandbox", record.id.str()}, {"from", way}});
+    note(*sandbox, store::LogLevel::info, "sandbox resumed", {{"from", std::string(way)}});
+  } else {
+    log::error("a sandbox was not resumed; it stays paused",
+               {{"sandbox", record.id.str()}, {"error", done.error().message}});
+    note(*sandbox, store::LogLevel::error, "sandbox not resumed");
+    record.end_at = plan.paused_at;
+    if (plan.cold && plan.was_frozen) record.memory_kept = true;  // its processes are still there
+    set_state_locked(*sandbox, Event::resume_failed);
+    save_locked(*sandbox);
+    resume->failure = start_failure(std::move(done).error());
+  }
+  lock.unlock();
+  resume->done.set();
+}
+
+}  // namespace atl::engine
