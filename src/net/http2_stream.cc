@@ -298,7 +298,7 @@ Task<Result<std::size_t>> Http2Stream::read_some(std::span<char> into) {
 ssize_t Http2Stream::provide(std::span<std::uint8_t> into, std::uint32_t& flags) {
   if (broken_) return NGHTTP2_ERR_DEFERRED;  // RST_STREAM is on its way
   const std::size_t n = std::min(into.size(), outbox_.size());
-  std::memcpy(into.data(), outbox_.data(), n);
+  std::copy_n(outbox_.data(), n, into.data());
   outbox_.remove_prefix(n);
   taken_ += n;
   if (outbox_.empty()) {
