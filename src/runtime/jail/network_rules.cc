@@ -36,9 +36,11 @@ void add_intercept(NftBatch& batch) {
                        {"nat", NF_INET_PRE_ROUTING, NF_IP_PRI_NAT_DST, Policy::accept});
   batch.rule("intercept", {nft::from(kUplink), nft::accept()});
   batch.rule("intercept", {nft::destination_is(kGateway), nft::accept()});
+  const auto to_proxy = nft::redirect_to(kGateway, kProxyPort);
+  // The server's own hosts, by name: for every sandbox, the proxy decides.
+  batch.rule("intercept", {nft::destination_is(runtime::kOwnIngressAddress), nft::tcp(), to_proxy});
   batch.rule("intercept", {nft::destination_in(kNeverSet), nft::accept()});
   batch.rule("intercept", {nft::tcp_port(kDnsPort), nft::accept()});
-  const auto to_proxy = nft::redirect_to(kGateway, kProxyPort);
   batch.rule("intercept", {nft::mark_has(kTcpProxy), nft::tcp(), to_proxy});
   for (std::uint16_t port : {80, 443})
     batch.rule("intercept", {nft::mark_has(kWebProxy), nft::tcp_port(port), to_proxy});
