@@ -5,6 +5,7 @@
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
+#include <signal.h>
 
 #include <memory>
 #include <string>
@@ -137,6 +138,7 @@ class Tls {
 
  private:
   void start(sys::UniqueFd fd) {
+    ::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to sockets without MSG_NOSIGNAL
     fd_ = std::make_shared<sys::UniqueFd>(std::move(fd));
     ssl_ = SslPtr(SSL_new(ctx_.get()), SSL_free);
     SSL_set_fd(ssl_.get(), fd_->get());
