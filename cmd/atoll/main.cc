@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "cli/cert.h"
 #include "cli/doctor.h"
+#include "cli/gc.h"
 #include "cli/home.h"
 #include "cli/key.h"
 #include "cli/run.h"
@@ -158,11 +159,24 @@ int main(int argc, char** argv) {
     exit_code = finish(cert_command(cert_options));
   });
 
+  GcOptions gc_options;
+  CLI::App* gc = with_home(app.add_subcommand("gc", "remove what belongs to nobody any more"));
+  gc->add_option("--paused-older-than", gc_options.paused_older_than,
+                 "kill paused sandboxes that started so long ago (7d)");
+  gc->add_flag("--json", gc_options.json, "print JSON");
+  gc->callback([&] {
+    gc_options.home = default_home(home);
+    exit_code = finish(atl::cli::gc(gc_options));
+  });
+
   DoctorOptions doctor_options;
   CLI::App* doctor =
       with_home(app.add_subcommand("doctor", "can this machine run sandboxes? one line per check"));
   doctor->add_option("--listen", doctor_options.listen, "the address that the server would use")
       ->capture_default_str();
+  doctor->add_option("--domain", doctor_options.domain, "check the certificate of this domain");
+  doctor->add_option("--tls-cert", doctor_options.tls_cert, "PEM file of the certificate");
+  doctor->add_option("--tls-key", doctor_options.tls_key, "PEM file of its key");
   doctor->add_flag("--json", doctor_options.json, "print JSON");
   doctor->callback([&] {
     doctor_options.home = default_home(home);

@@ -3,13 +3,17 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <boost/asio/io_context.hpp>
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <sstream>
 
 #include "base/json.h"
+#include "certs/certs.h"
+#include "cli/cert.h"
 #include "cli/home.h"
+#include "cli/sockets.h"
 #include "cli/up.h"
-#include "net/http_server.h"
 #include "runtime/jail/host_checks.h"
 #include "templates/catalog.h"
 
@@ -22,9 +26,7 @@ Check check_port(const DoctorOptions& options) {
   if (auto running = find_server(options.home); running.ok()) {
     return {"port", Check::Status::ok, "a server of this home runs at " + running->url, ""};
   }
-  boost::asio::io_context io;
-  net::HttpServer probe(io, {}, [](net::Exchange&) -> net::Task<void> { co_return; });
-  auto port = probe.listen_tcp(options.listen, "probe");
+  auto port = listen_on(options.listen);
   if (port.ok()) return {"port", Check::Status::ok, options.listen + " is free", ""};
   return {"port", Check::Status::fail, port.error().message,
           "stop what uses it, or choose another --listen"};
@@ -46,6 +48,55 @@ Check check_template(const DoctorOptions& options) {
           "./atoll run or ./atoll up prepares it"};
 }
 
+Check check_certificate(const DoctorOptions& options) {
+  CertFiles files = cert_files(options.home, options.domain);
+  const std::string make = "atoll cert " + options.domain;
+  if (!options.tls_cert.empty()) files.certificate = options.tls_cert;
+  if (!options.tls_key.empty()) files.key = options.tls_key;
+  auto text = read_file(files.certificate);
+  if (!text.ok())
+    return {"certificate", Check::Status::fail, text.error().message,
+            make + ", or --tls-cert and --tls-key"};
+  if (::access(files.key.c_str(), R_OK) != 0)
+    return {"certificate", Check::Status::fail, "its key " + files.key + " cannot be read",
+            make + ", or --tls-cert and --tls-key"};
+  auto facts = certs::inspect(*text);
+  if (!facts.ok()) return {"certificate", Check::Status::fail, facts.error().message, make};
+  for (const std::string& name : {"api." + options.domain, "8080-x." + options.domain}) {
+    const bool covered =
+        std::any_of(facts->names.begin(), facts->names.end(), [&](const std::string& have) {
+          return have == name || (have.starts_with("*.") &&
+                                  name.substr(name.find('.')) == std::string_view(have).substr(1));
+        });
+    if (!covered)
+      return {"certificate", Check::Status::fail,
+              files.certificate + " does not name *." + options.domain, make + " --renew"};
+  }
+  const auto left = std::chrono::duration_cast<std::chrono::days>(facts->expires -
+                                                                  std::chrono::system_clock::now());
+  if (left.count() < 14)
+    return {"certificate", left.count() < 0 ? Check::Status::fail : Check::Status::warn,
+            fmt::format("{} ends in {} days", files.certificate, left.count()), make + " --renew"};
+  return {"certificate", Check::Status::ok,
+          fmt::format("*.{} is good for {} days", options.domain, left.count()), ""};
+}
+
+Check check_resolver() {
+  const auto text = read_file("/etc/resolv.conf");
+  std::string servers;
+  std::istringstream lines(text.ok() ? *text : "");
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string key;
+    std::string value;
+    if (words >> key >> value && key == "nameserver") servers += " " + value;
+  }
+  if (servers.empty())
+    return {"resolver", Check::Status::warn, "/etc/resolv.conf names no DNS server",
+            "atoll up --resolver ADDRESS:53, or sandboxes resolve no names"};
+  return {"resolver", Check::Status::ok, "sandboxes' names are asked of" + servers, ""};
+}
+
 std::string_view word(Check::Status status) {
   switch (status) {
     case Check::Status::ok:
@@ -64,7 +115,9 @@ Result<int> doctor(const DoctorOptions& options) {
   std::vector<Check> checks = jail::check_host(options.home);
   checks.push_back(check_user());
   checks.push_back(check_template(options));
+  checks.push_back(check_resolver());
   checks.push_back(check_port(options));
+  if (!options.domain.empty()) checks.push_back(check_certificate(options));
   bool failed = false;
   json::array rows;
   for (const Check& check : checks) {

@@ -10,6 +10,9 @@ namespace atl::cli {
 struct DoctorOptions {
   std::string home;
   std::string listen = "127.0.0.1:3000";
+  std::string domain;  // checks its certificate too
+  std::string tls_cert;
+  std::string tls_key;
   bool json = false;
 };
 

@@ -85,7 +85,8 @@ Result<std::unique_ptr<runtime::JailRuntime>> start_runtime(boost::asio::io_cont
   return runtime::JailRuntime::start(io, std::move(options));
 }
 
-Result<void> sweep_dead_runs(const Home& home, ServerUser user) {
+Result<std::size_t> sweep_dead_runs(const Home& home, ServerUser user) {
+  std::size_t swept = 0;
   std::error_code ec;
   for (const auto& entry : std::filesystem::directory_iterator(home.path() + "/state", ec)) {
     const std::string file = entry.path().filename().string();
@@ -105,9 +106,10 @@ Result<void> sweep_dead_runs(const Home& home, ServerUser user) {
     if (clean) {
       remove_run_files(home, name);
       ::rmdir((home.path() + "/sandboxes/" + name).c_str());
+      ++swept;
     }
   }
-  return {};
+  return swept;
 }
 
 }  // namespace atl::cli

@@ -43,7 +43,8 @@ Result<std::unique_ptr<runtime::JailRuntime>> start_runtime(boost::asio::io_cont
                                                             const Home& home,
                                                             const std::string& instance,
                                                             ServerUser user);
-// Destroys what runs that were killed left behind. Preconditions: root, no threads yet.
-Result<void> sweep_dead_runs(const Home& home, ServerUser user);
+// Destroys what runs that were killed left behind, and tells how many. Preconditions: root, no
+// threads yet.
+Result<std::size_t> sweep_dead_runs(const Home& home, ServerUser user);
 
 }  // namespace atl::cli

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "cli/home.h"
+#include "cli/table.h"
 #include "store/keys.h"
 #include "store/store.h"
 
@@ -38,11 +39,24 @@ Result<int> show(store::Store& store, const Home& home, const KeyOptions& option
   return 0;
 }
 
+Result<void> record(store::Store& store, const std::string& action, const std::string& subject,
+                    const std::string& detail) {
+  store::AuditRecord entry;
+  entry.at = now();
+  entry.team_id = store.default_team().id;
+  entry.key_id = "cli";
+  entry.action = action;
+  entry.subject = subject;
+  entry.detail = detail;
+  return store.insert_audit(entry);
+}
+
 Result<int> create(store::Store& store, const KeyOptions& options) {
   if (options.argument.empty())
     return make_error(Errc::invalid_argument, "a key needs a name: atoll key create NAME");
   ATOLL_TRY_ASSIGN(const store::NewKey key,
                    store::create_key(store, store.default_team().id, options.argument));
+  ATOLL_TRY(record(store, "key.create", key.record.id, options.argument));
   if (options.json) {
     json::object o = as_json(key.record);
     o["key"] = key.secret;
@@ -62,11 +76,12 @@ Result<int> list(store::Store& store, const KeyOptions& options) {
     fmt::print("{}\n", json::serialize(rows));
     return 0;
   }
-  fmt::print("{:36}  {:20}  {:16}  {}\n", "ID", "NAME", "KEY", "LAST USED");
+  Table table({"ID", "NAME", "KEY", "LAST USED"});
   for (const auto& key : keys) {
-    fmt::print("{:36}  {:20}  {:16}  {}\n", key.id, key.name, masked(key),
-               key.last_used ? to_rfc3339(*key.last_used) : "never");
+    table.add({key.id, printable(key.name), masked(key),
+               key.last_used ? to_rfc3339(*key.last_used) : "never"});
   }
+  table.print();
   return 0;
 }
 
@@ -77,6 +92,7 @@ Result<int> remove(store::Store& store, const KeyOptions& options) {
   ATOLL_TRY_ASSIGN(const bool removed, store.delete_key(store.default_team().id, options.argument));
   if (!removed)
     return make_error(Errc::not_found, "there is no key with the id " + options.argument);
+  ATOLL_TRY(record(store, "key.delete", options.argument, ""));
   return 0;
 }
 

@@ -314,30 +314,34 @@ Result<int> sandbox_kill(const SandboxOptions& options) {
   });
 }
 
-Result<int> sandbox_kill_all(const SandboxOptions& options) {
+Result<KillCount> kill_matching(const SandboxOptions& options) {
   ATOLL_TRY_ASSIGN(Remote remote, find_remote(options.home));
   ApiClient api(std::move(remote));
   ATOLL_TRY_ASSIGN(const json::array rows, list_all(api, options));
-  std::size_t killed = 0;
-  std::size_t failed = 0;
+  KillCount count;
   for (const json::value& row : rows) {
     const std::string id = text_of(row, "sandboxID");
     ATOLL_TRY(check_id(id));
     auto done = api.call("DELETE", "/sandboxes/" + id);
     if (done.ok() || done.error().code == Errc::not_found) {
-      ++killed;
+      ++count.killed;
     } else {
-      ++failed;
+      ++count.failed;
       fmt::print(stderr, "atoll: {}: {}\n", id, done.error().message);
     }
   }
+  return count;
+}
+
+Result<int> sandbox_kill_all(const SandboxOptions& options) {
+  ATOLL_TRY_ASSIGN(const KillCount count, kill_matching(options));
   if (options.json) {
-    print_json(json::object{{"killed", killed}, {"failed", failed}});
+    print_json(json::object{{"killed", count.killed}, {"failed", count.failed}});
   } else {
-    fmt::print("killed {}{}\n", killed,
-               failed > 0 ? fmt::format(", {} could not be killed", failed) : "");
+    fmt::print("killed {}{}\n", count.killed,
+               count.failed > 0 ? fmt::format(", {} could not be killed", count.failed) : "");
   }
-  return failed > 0 ? 1 : 0;
+  return count.failed > 0 ? 1 : 0;
 }
 
 }  // namespace atl::cli

@@ -46,6 +46,13 @@ Result<int> sandbox_resume(const SandboxOptions& options);
 Result<int> sandbox_kill(const SandboxOptions& options);
 Result<int> sandbox_kill_all(const SandboxOptions& options);
 
+// Kills those that fit --state and --older-than, one after the other; tells failures on stderr.
+struct KillCount {
+  std::size_t killed = 0;
+  std::size_t failed = 0;
+};
+Result<KillCount> kill_matching(const SandboxOptions& options);
+
 // Splits "KEY=VALUE"; invalid_argument otherwise.
 Result<std::pair<std::string, std::string>> split_pair(const std::string& text);
 
