@@ -26,6 +26,7 @@
 #include "cli/supervisor.h"
 #include "cli/tls_files.h"
 #include "cli/up.h"
+#include "egress/egress.h"
 #include "engine/engine.h"
 #include "net/http_server.h"
 #include "proxy/gateway.h"
@@ -48,6 +49,7 @@ struct Server {
   std::unique_ptr<net::HttpServer> metrics;
   std::unique_ptr<store::Store> store;
   std::unique_ptr<engine::Engine> engine;
+  std::unique_ptr<egress::Egress> egress;  // resolver and proxy; null: the runtime has no network
   std::unique_ptr<api::ApiServer> api;
   std::unique_ptr<proxy::Proxy> proxy;
   net::Handler gateway;
@@ -116,12 +118,37 @@ Result<void> open_doors(Server& server, Sockets& sockets) {
   return server.http->listen_fd(sockets.main.fd.release(), "main");
 }
 
+// What sandboxes get out by. Before the doors: no sandbox is answered for that cannot resolve
+// names.
+net::Task<Result<void>> start_egress(Server& server, const Sockets& sockets,
+                                     const ServeOptions& options) {
+  auto asking = server.runtime->egress_sockets();
+  ATOLL_CO_TRY_ASSIGN(const runtime::EgressSockets opened, co_await std::move(asking));
+  if (opened.proxy < 0) co_return Result<void>();
+  egress::EgressOptions egress_options;
+  egress_options.resolvers = options.resolvers;
+  egress_options.own_domain = options.domain;
+  if (sockets.tls) egress_options.own_ingress = reachable(sockets.tls->address);
+  egress_options.own_ingress_plain = reachable(sockets.main.address);
+  egress_options.extra_ca = options.domain.empty() ? "" : server.addresses.ca_file;
+  egress_options.home = options.home;
+  ATOLL_CO_TRY_ASSIGN(server.egress,
+                      egress::Egress::create(server.io, opened, server.engine->egress(),
+                                             std::move(egress_options)));
+  co_return Result<void>();
+}
+
 // From the engine's start to the end of the process.
 net::Task<void> life(Server& server, const Home& home, const ServeOptions& options,
                      Sockets& sockets, std::string key) {
   auto starting = server.engine->start();
   if (auto started = co_await std::move(starting); !started.ok()) {
     server.fail("the engine did not start", started.error());
+    co_return;
+  }
+  auto opening = start_egress(server, sockets, options);
+  if (auto opened = co_await std::move(opening); !opened.ok()) {
+    server.fail("cannot serve sandboxes' way out", opened.error());
     co_return;
   }
   const bool supervised = !options.supervised.empty();
@@ -150,6 +177,7 @@ net::Task<void> life(Server& server, const Home& home, const ServeOptions& optio
   auto ending = server.engine->shutdown(
       kKillAll, kill ? engine::AtShutdown::kill_sandboxes : engine::AtShutdown::leave_sandboxes);
   co_await std::move(ending);
+  if (server.egress) server.egress->stop();
   auto draining = server.http->shutdown(kDrain);
   co_await std::move(draining);
   ::unlink(home.server_file().c_str());
@@ -183,12 +211,13 @@ Result<std::string> ensure_admin_token(const std::string& path) {
   return token;
 }
 
-engine::EngineOptions engine_options(const ServeOptions& options, const Home& home,
-                                     const Addresses& addresses) {
+Result<engine::EngineOptions> engine_options(const ServeOptions& options, const Home& home,
+                                             const Addresses& addresses) {
   engine::EngineOptions out;
   out.home = home.path();
   out.templates = home.templates();
   out.domain = addresses.domain;
+  ATOLL_TRY_ASSIGN(out.ca_bundle, egress::ca_pem(home.path()));
   out.max_sandboxes = options.max_sandboxes;
   out.max_per_team = options.max_per_team;
   out.max_per_key = options.max_per_key;
@@ -249,9 +278,9 @@ Result<int> serve(const ServeOptions& options) {
   ATOLL_TRY_ASSIGN(const store::DefaultKey key,
                    store::ensure_default_key(*server.store, home.key_file()));
   ATOLL_TRY_ASSIGN(const std::string admin, ensure_admin_token(home.admin_token_file()));
-  ATOLL_TRY_ASSIGN(server.engine,
-                   engine::Engine::create(server.io, *server.store, *server.runtime,
-                                          engine_options(options, home, server.addresses)));
+  ATOLL_TRY_ASSIGN(engine::EngineOptions chosen, engine_options(options, home, server.addresses));
+  ATOLL_TRY_ASSIGN(server.engine, engine::Engine::create(server.io, *server.store, *server.runtime,
+                                                         std::move(chosen)));
   server.api = std::make_unique<api::ApiServer>(*server.engine, *server.store,
                                                 api::ApiOptions{.admin_token = admin});
   proxy::ProxyOptions proxy_options;
