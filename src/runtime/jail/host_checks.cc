@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/netlink.h>
 #include <sched.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
@@ -9,9 +10,12 @@
 
 #include <cstdlib>
 
+#include "runtime/jail/network_rules.h"
+#include "runtime/jail/ranges.h"
 #include "runtime/jail/seccomp_policy.h"
 #include "sys/cgroup.h"
 #include "sys/files.h"
+#include "sys/interfaces.h"
 #include "sys/loop.h"
 #include "sys/mounts.h"
 #include "sys/process.h"
@@ -205,6 +209,41 @@ Check check_seccomp() {
                                        programs->allow_list.size(), programs->rules.size()));
 }
 
+Check check_veth() {
+  auto made = in_child(CLONE_NEWNET, []() -> Result<void> {
+    ATOLL_TRY_ASSIGN(sys::NetlinkSocket route, sys::NetlinkSocket::open(NETLINK_ROUTE));
+    sys::NetlinkBatch batch;
+    sys::add_veth(batch, {"a", 10, {0x02, 1, 1, 1, 1, 1}}, {"b", 11, {0x02, 1, 1, 1, 1, 1}});
+    return route.send(batch);
+  });
+  if (made) return passed("veth", "network namespaces can be joined");
+  return failed("veth", made.error(), "modprobe veth; or start the server without a network");
+}
+
+Check check_nf_tables() {
+  auto loaded = in_child(CLONE_NEWNET, []() -> Result<void> {
+    ATOLL_TRY_ASSIGN(sys::NetlinkSocket filter, sys::NetlinkSocket::open(NETLINK_NETFILTER));
+    ATOLL_TRY(filter.send(router_rules()));
+    ATOLL_TRY(filter.send(host_rules(Link{1})));
+    runtime::NetworkPolicy policy;
+    policy.allow = {Cidr4{Ipv4{0x01010101}, 32}};
+    policy.deny = {Cidr4{Ipv4{0x01000000}, 8}};
+    return filter.send(install_policy(kFirstSlot, policy, 0));
+  });
+  if (loaded) return passed("nf_tables", "the rules for sandboxes load");
+  return failed("nf_tables", loaded.error(),
+                "modprobe nf_tables nf_conntrack nft_ct nft_chain_nat nft_nat nft_masq "
+                "nft_reject_ipv4 nft_fib_ipv4 (CONFIG_NF_TABLES and these parts of it)");
+}
+
+Check check_forwarding() {
+  auto now = sys::read_trusted("/proc/sys/net/ipv4/ip_forward");
+  if (!now) return failed("forwarding", now.error(), "mount /proc with its sys directory");
+  const bool on = now->starts_with("1");
+  return passed("forwarding", on ? "net.ipv4.ip_forward is on"
+                                 : "net.ipv4.ip_forward is off: the server switches it on");
+}
+
 Check check_criu(const std::string& home) {
   for (const std::string& path : {home + "/tools/sbin/criu", std::string("/usr/sbin/criu"),
                                   std::string("/usr/local/sbin/criu")}) {
@@ -254,6 +293,9 @@ std::vector<Check> check_host(const std::string& home) {
     checks.push_back(check_idmapped(at));
     checks.push_back(check_loop(at));
     checks.push_back(check_seccomp());
+    checks.push_back(check_veth());
+    checks.push_back(check_nf_tables());
+    checks.push_back(check_forwarding());
   }
   checks.push_back(check_criu(home));
   checks.push_back(check_space(at));

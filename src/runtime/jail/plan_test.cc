@@ -188,5 +188,43 @@ TEST(Plan, EqualInputGivesEqualPlans) {
   for (std::size_t i = 0; i < one.size(); ++i) EXPECT_EQ(describe(one[i]), describe(two[i]));
 }
 
+TEST(Plan, PolicyComesBeforeTheInterface) {
+  LaunchSpec wanted = spec();
+  wanted.network.deny = {*Cidr4::parse("0.0.0.0/0")};
+  const auto plan = make_launch_plan(wanted, v2());
+  EXPECT_EQ(std::get<ApplyNetworkPolicy>(find(plan, "network.policy").action).policy,
+            wanted.network);
+  EXPECT_LT(position(plan, "clone"), position(plan, "network.policy"));
+  EXPECT_LT(position(plan, "network.policy"), position(plan, "network.link"));
+  // The process inside waits for the hand-over before it touches its interface.
+  EXPECT_LT(position(plan, "network.link"), position(plan, "handover"));
+  EXPECT_LT(position(plan, "receive"), position(plan, "network"));
+  // No IPv6 before the interface is up; rights go after that.
+  EXPECT_LT(position(plan, "sysctl"), position(plan, "network"));
+  EXPECT_LT(position(plan, "network"), position(plan, "capabilities"));
+  bool off = false;
+  for (const SetSysctl& value : std::get<SetSysctls>(find(plan, "sysctl").action).values)
+    off = off || (value.path == "net/ipv6/conf/eth0/disable_ipv6" && value.value == "1");
+  EXPECT_TRUE(off);
+  EXPECT_EQ(kept_capabilities() >> CAP_NET_ADMIN & 1, 0u);
+}
+
+TEST(Plan, NamesAreAskedForAtTheGateway) {
+  const auto resolver = [](const HostFacts& facts) {
+    const auto plan = make_launch_plan(spec(), facts);
+    for (const UpperEntry& entry : std::get<FillUpper>(find(plan, "upper").action).entries) {
+      if (entry.path == "etc/resolv.conf") return entry;
+    }
+    return UpperEntry{};
+  };
+  EXPECT_EQ(resolver(v2()).content, "nameserver 198.18.0.1\n");
+  EXPECT_EQ(resolver(v2()).kind, UpperEntry::Kind::file);
+  HostFacts alone = v2();
+  alone.network = false;
+  EXPECT_EQ(resolver(alone).kind, UpperEntry::Kind::file_if_missing);
+  for (const Step& step : make_launch_plan(spec(), alone))
+    EXPECT_THAT(step.name, Not(HasSubstr("network")));
+}
+
 }  // namespace
 }  // namespace atl::jail

@@ -231,6 +231,7 @@ Result<void> Warden::handle(const wire::ListRequest& request) {
                                : !sandbox.alive() ? wire::SandboxState::dead
                                : sandbox.frozen   ? wire::SandboxState::frozen
                                                   : wire::SandboxState::running);
+    entry.address = address_of(sandbox).value;
   }
   return send(message);
 }
