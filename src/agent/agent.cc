@@ -8,6 +8,7 @@
 #include "agent/dial.h"
 #include "agent/http_glue.h"
 #include "agent/log_ring.h"
+#include "agent/logged_exchange.h"
 #include "agent/metrics.h"
 #include "agent/process_manager.h"
 #include "agent/reaper.h"
@@ -89,9 +90,12 @@ struct Agent::Impl {
   net::Task<void> route(net::Exchange& exchange) {
     auto call = router.handle(exchange);
     if (co_await std::move(call)) co_return;
-    auto files = handle_files(exchange, state);
-    if (co_await std::move(files)) co_return;
     const std::string_view path = exchange.request.path();
+    if (path == "/files" || path == "/files/compose") {
+      LoggedExchange logged(exchange, logs);
+      auto files = handle_files(logged, state);
+      if (co_await std::move(files)) co_return;
+    }
     const std::string_view method = exchange.request.method;
     const bool get = method == "GET" || method == "HEAD";
     if (path == "/health" || path == "/metrics" || path == "/envs") {

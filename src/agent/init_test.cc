@@ -105,6 +105,16 @@ TEST_F(InitTest, LogsAreTheControlPlanesOnly) {
   EXPECT_EQ(request(Via::host, "GET", "/logs").body, R"({"entries":[],"next":1})");
 }
 
+TEST_F(InitTest, FailedFileRequestsAreLogged) {
+  EXPECT_EQ(request(Via::tcp, "GET", "/files?path=/no/such&signature=secret").head.status, 404);
+  const json::array entries = logs();
+  ASSERT_EQ(entries.size(), 1u);
+  EXPECT_EQ(entries[0].at("message").as_string(), "file request failed");
+  EXPECT_EQ(entries[0].at("fields").at("path").as_string(), "/no/such");
+  EXPECT_EQ(entries[0].at("fields").at("status").as_string(), "404");
+  EXPECT_EQ(json::serialize(entries[0]).find("secret"), std::string::npos);
+}
+
 TEST_F(InitTest, ProcessesAreLogged) {
   init(R"({"startCommand":"exit 3"})");
   ASSERT_TRUE(logged("process ended"));

@@ -75,6 +75,7 @@ class JailTest : public ::testing::Test {
   gid_t server_gid_ = 0;
   std::string home_;
   std::string templates_;
+  std::string agent_path_ = ATOLL_PROBE_AGENT;
 
  private:
   template <class T>

@@ -309,12 +309,15 @@ net::Task<Result<void>> do_simple(ClientPtr client, Op op, SandboxId id) {
   ATOLL_CO_TRY_ASSIGN(wire::IdRequest request, id_request(op, id));
   if (op == Op::destroy || op == Op::kill) client->control_dirs_.erase(id);
   ATOLL_CO_TRY_ASSIGN(auto answer, co_await client->ask(request));
+  // Somebody may have asked for it meanwhile; the next boot has another one.
+  if (op == Op::destroy || op == Op::kill) client->control_dirs_.erase(id);
   ATOLL_CO_TRY_ASSIGN(wire::Reply reply, read_as<wire::Reply>(answer.bytes));
   if (reply.code != 0) co_return to_error(reply);
   co_return Result<void>();
 }
 
 net::Task<Result<Created>> do_create(ClientPtr client, SandboxSpec spec) {
+  client->control_dirs_.erase(spec.id);
   ATOLL_CO_TRY_ASSIGN(wire::CreateRequest request, create_request(spec));
   ATOLL_CO_TRY_ASSIGN(auto answer, co_await client->ask(request));
   ATOLL_CO_TRY_ASSIGN(wire::CreateReply reply, read_as<wire::CreateReply>(answer.bytes));
