@@ -133,6 +133,7 @@ int main(int argc, char** argv) {
   CLI::App* key = with_home(app.add_subcommand("key", "API keys: show, create, ls, rm"));
   key->add_option("verb", key_options.verb, "show (default), create NAME, ls, rm ID");
   key->add_option("argument", key_options.argument, "a name or an id");
+  key->add_option("--team", key_options.team, "name or id of the team; create makes a new one");
   key->add_flag("--json", key_options.json, "print JSON");
   key->callback([&] {
     key_options.home = default_home(home);

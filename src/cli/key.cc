@@ -39,11 +39,11 @@ Result<int> show(store::Store& store, const Home& home, const KeyOptions& option
   return 0;
 }
 
-Result<void> record(store::Store& store, const std::string& action, const std::string& subject,
-                    const std::string& detail) {
+Result<void> record(store::Store& store, const std::string& team, const std::string& action,
+                    const std::string& subject, const std::string& detail) {
   store::AuditRecord entry;
   entry.at = now();
-  entry.team_id = store.default_team().id;
+  entry.team_id = team;
   entry.key_id = "cli";
   entry.action = action;
   entry.subject = subject;
@@ -51,12 +51,23 @@ Result<void> record(store::Store& store, const std::string& action, const std::s
   return store.insert_audit(entry);
 }
 
-Result<int> create(store::Store& store, const KeyOptions& options) {
+// The team that is meant. `create` makes one that does not exist yet.
+Result<std::string> team_of(store::Store& store, const KeyOptions& options) {
+  if (options.team.empty()) return store.default_team().id;
+  ATOLL_TRY_ASSIGN(const auto found, store.find_team(options.team));
+  if (found) return found->id;
+  if (options.verb != "create")
+    return make_error(Errc::not_found, "there is no team '" + options.team +
+                                           "'; atoll key create NAME --team TEAM makes one");
+  ATOLL_TRY_ASSIGN(const store::TeamRecord made, store.create_team(options.team));
+  return made.id;
+}
+
+Result<int> create(store::Store& store, const std::string& team, const KeyOptions& options) {
   if (options.argument.empty())
     return make_error(Errc::invalid_argument, "a key needs a name: atoll key create NAME");
-  ATOLL_TRY_ASSIGN(const store::NewKey key,
-                   store::create_key(store, store.default_team().id, options.argument));
-  ATOLL_TRY(record(store, "key.create", key.record.id, options.argument));
+  ATOLL_TRY_ASSIGN(const store::NewKey key, store::create_key(store, team, options.argument));
+  ATOLL_TRY(record(store, team, "key.create", key.record.id, options.argument));
   if (options.json) {
     json::object o = as_json(key.record);
     o["key"] = key.secret;
@@ -68,8 +79,8 @@ Result<int> create(store::Store& store, const KeyOptions& options) {
   return 0;
 }
 
-Result<int> list(store::Store& store, const KeyOptions& options) {
-  ATOLL_TRY_ASSIGN(const auto keys, store.list_keys(store.default_team().id));
+Result<int> list(store::Store& store, const std::string& team, const KeyOptions& options) {
+  ATOLL_TRY_ASSIGN(const auto keys, store.list_keys(team));
   if (options.json) {
     json::array rows;
     for (const auto& key : keys) rows.push_back(as_json(key));
@@ -85,14 +96,14 @@ Result<int> list(store::Store& store, const KeyOptions& options) {
   return 0;
 }
 
-Result<int> remove(store::Store& store, const KeyOptions& options) {
+Result<int> remove(store::Store& store, const std::string& team, const KeyOptions& options) {
   if (options.argument.empty())
     return make_error(Errc::invalid_argument,
                       "which key? atoll key rm ID (atoll key ls shows them)");
-  ATOLL_TRY_ASSIGN(const bool removed, store.delete_key(store.default_team().id, options.argument));
+  ATOLL_TRY_ASSIGN(const bool removed, store.delete_key(team, options.argument));
   if (!removed)
     return make_error(Errc::not_found, "there is no key with the id " + options.argument);
-  ATOLL_TRY(record(store, "key.delete", options.argument, ""));
+  ATOLL_TRY(record(store, team, "key.delete", options.argument, ""));
   return 0;
 }
 
@@ -105,9 +116,12 @@ Result<int> key_command(const KeyOptions& options) {
   ATOLL_TRY(become(user));
   ATOLL_TRY_ASSIGN(const auto store, store::Store::open(home.state_db()));
   if (options.verb == "show") return show(*store, home, options);
-  if (options.verb == "create") return create(*store, options);
-  if (options.verb == "ls") return list(*store, options);
-  if (options.verb == "rm") return remove(*store, options);
+  if (options.verb == "create" || options.verb == "ls" || options.verb == "rm") {
+    ATOLL_TRY_ASSIGN(const std::string team, team_of(*store, options));
+    if (options.verb == "create") return create(*store, team, options);
+    if (options.verb == "ls") return list(*store, team, options);
+    return remove(*store, team, options);
+  }
   return make_error(Errc::invalid_argument,
                     "unknown verb '" + options.verb + "': show, create NAME, ls, rm ID");
 }

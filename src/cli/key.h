@@ -11,6 +11,7 @@ struct KeyOptions {
   std::string home;
   std::string verb = "show";
   std::string argument;
+  std::string team;  // name or id; empty: the team that exists from the beginning
   bool json = false;
 };
 
