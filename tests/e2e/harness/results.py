@@ -1,4 +1,4 @@
-"""Results of all suites: which rows of rows.tsv hold for which client, counts per area, and the files that the
+"""Results of all suites: which rows of rows.tsv hold for which client, counts per area, and the file that the
 compatibility matrix is made from."""
 
 import json
@@ -7,26 +7,46 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROWS = Path(__file__).resolve().parents[1] / "rows.tsv"
-AREAS = ("commands", "files", "pty", "git", "sandbox", "wire", "bad-input", "kill", "host")
-CLIENTS = ("js", "sync", "async", "raw")
+SDK_AREAS = ("commands", "files", "pty", "git", "sandbox", "lifecycle", "network")
+# Without an SDK, and with the official command line.
+RAW_AREAS = ("wire", "api", "proxy", "egress", "http2", "bad-input", "cli", "kill", "host", "limits", "restart")
+AREAS = SDK_AREAS + RAW_AREAS
+MODES = {"T": "tls", "P": "plain", "D": "debug"}
+# An old release is a client of its own.
+OLD = "-old"
+NAMES = {"js": "JavaScript", "sync": "Python", "async": "Python async", "js-old": "JavaScript (old)",
+         "sync-old": "Python (old)", "async-old": "Python async (old)", "raw": "raw", "cli": "e2b CLI"}
+CLIENTS = tuple(NAMES)
 
 
 @dataclass(frozen=True)
 class Row:
     id: str
     clients: tuple
-    debug: bool
+    where: str
 
     @property
     def area(self):
         return area_of(self.id)
+
+    def promises(self):
+        """Every (mode, client) that must show it."""
+        for letter, mode in MODES.items():
+            if letter not in self.where:
+                continue
+            for client in self.clients:
+                yield mode, client
+                # Old releases over plain URLs: only what their releases handle otherwise (connect, pause).
+                if ("O" in self.where or "J" in self.where and client == "js") and client in ("js", "sync", "async") and (
+                        mode == "tls" or (mode == "plain" and self.area in ("sandbox", "lifecycle"))):
+                    yield mode, client + OLD
 
 
 @dataclass
 class Result:
     id: str
     client: str
-    mode: str  # "server" or "debug"
+    mode: str  # "tls", "plain", "debug"
     outcome: str  # "passed", "failed", "skipped"
     ms: int
     reason: str = ""
@@ -42,12 +62,12 @@ def read_rows():
     for line in ROWS.read_text().splitlines():
         if not line or line.startswith("#"):
             continue
-        row_id, clients, debug = line.split("\t")
-        rows.append(Row(row_id, tuple(clients.split(",")), debug == "D"))
+        row_id, clients, where = line.split("\t")
+        rows.append(Row(row_id, tuple(clients.split(",")), where))
     return rows
 
 
-def read_suite(path, client, mode):
+def read_suite(path, client, mode, old=False):
     """Results of one suite's file; `client` is the default for lines that name none."""
     results = []
     path = Path(path)
@@ -55,65 +75,55 @@ def read_suite(path, client, mode):
         return results
     for line in path.read_text().splitlines():
         entry = json.loads(line)
-        results.append(Result(entry["id"], entry.get("client") or client, mode, entry["outcome"],
+        name = entry.get("client") or client
+        results.append(Result(entry["id"], name + OLD if old and name else name, mode, entry["outcome"],
                               entry.get("ms", 0), entry.get("reason") or "", entry.get("error") or ""))
     return results
 
 
-def uncovered(results, clients_by_mode, areas):
-    """Rows without a result for one of their clients, as (mode, client, row id)."""
+def uncovered(results, ran, areas):
+    """Promises without a result, as (mode, client, row id); `ran` is the set of (mode, client) that took part."""
     seen = {(result.mode, result.client, result.id) for result in results}
-    missing = []
-    for row in read_rows():
-        if row.area not in areas:
-            continue
-        for mode, clients in clients_by_mode.items():
-            if mode == "debug" and not row.debug:
-                continue
-            missing += [(mode, client, row.id) for client in row.clients
-                        if client in clients and (mode, client, row.id) not in seen]
-    return missing
+    return [(mode, client, row.id) for row in read_rows() if row.area in areas
+            for mode, client in row.promises() if (mode, client) in ran and (mode, client, row.id) not in seen]
 
 
-NAMES = {"js": "JavaScript", "sync": "Python sync", "async": "Python async", "raw": "raw HTTP"}
+def label(mode, client):
+    return NAMES.get(client, client or "?") + {"plain": ", plain", "debug": ", bare agent"}.get(mode, "")
 
 
 def table(results):
-    """Counts per area, client and mode as lines of text: passed/run."""
+    """One line per area: passed/run for every client, and how long its cases took in all."""
     columns = sorted({(r.mode, r.client) for r in results},
-                     key=lambda column: (column[0] == "debug", CLIENTS.index(column[1])))
-    ran, passed = Counter(), Counter()
+                     key=lambda column: (list(MODES.values()).index(column[0]), CLIENTS.index(column[1])))
+    ran, passed, took = Counter(), Counter(), Counter()
     for r in results:
         if r.outcome == "skipped":
             continue
         ran[area_of(r.id), r.mode, r.client] += 1
         passed[area_of(r.id), r.mode, r.client] += r.outcome == "passed"
-    heads = [NAMES[client] + (" (debug)" if mode == "debug" else "") for mode, client in columns]
-    widths = [max(len(head), 7) for head in heads]
-    lines = ["  ".join([f"{'area':<10}", *(f"{head:>{width}}" for head, width in zip(heads, widths))])]
-    areas = [area for area in AREAS if any(key[0] == area for key in ran)]
-    for area in areas + ["total"]:
-        cells = []
-        for (mode, client), width in zip(columns, widths):
-            keys = [(a, mode, client) for a in (areas if area == "total" else [area])]
-            total = sum(ran[key] for key in keys)
-            cells.append(f"{f'{sum(passed[key] for key in keys)}/{total}' if total else '-':>{width}}")
-        lines.append("  ".join([f"{area:<10}", *cells]))
+        took[area_of(r.id)] += r.ms
+    lines = []
+    for area in (area for area in AREAS if any(key[0] == area for key in ran)):
+        cells = [f"{label(mode, client)} {passed[area, mode, client]}/{ran[area, mode, client]}"
+                 for mode, client in columns if ran[area, mode, client]]
+        lines.append(f"{area:<10} {sum(passed[area, m, c] for m, c in columns):>5} of {sum(ran[area, m, c] for m, c in columns):<5}"
+                     f"{took[area] / 1000:>7.1f} s  " + ", ".join(cells))
     return "\n".join(lines)
 
 
 def write_json(path, results, versions, skipped_clients):
-    """build/e2e-results.json: feature x client x version."""
+    """build/e2e-results.json: feature x client and version x mode."""
     features = defaultdict(dict)
+    worst = {"failed": 0, "skipped": 1, "passed": 2}
     for r in results:
-        key = r.client if r.mode == "server" else f"{r.client}-debug"
+        key = f"{r.client} {r.mode}"
         # A row may have several cases; the worst counts.
-        worst = {"failed": 0, "skipped": 1, "passed": 2}
         before = features[r.id].get(key)
-        if before is None or worst[r.outcome] < worst[before]:
-            features[r.id][key] = r.outcome
+        if before is None or worst[r.outcome] < worst[before["outcome"]]:
+            features[r.id][key] = {"outcome": r.outcome, **({"reason": r.reason} if r.reason else {})}
     document = {
-        "format": 1,
+        "format": 2,
         "versions": versions,
         "skipped": skipped_clients,
         "features": [{"id": row_id, "area": area_of(row_id), "results": found}

@@ -1,4 +1,4 @@
-"""A server under test: `atoll up` on a free port with a home of its own."""
+"""A server under test: `atoll up` with a home of its own, by plain HTTP and, with a domain, by HTTPS on port 443."""
 
 import json
 import os
@@ -31,46 +31,68 @@ class StartFailed(Exception):
 class Server:
     """Context manager: starts the server, reads its exports, ends it."""
 
-    def __init__(self, home, log, binary=None, options=()):
+    def __init__(self, home, log, binary=None, options=(), environment=(), domain=None, address="127.0.0.1"):
         self.home = Path(home)
         self.log = Path(log)
         self.binary = Path(binary or program("atoll"))
         self.options = list(options)
+        self.environment = dict(environment)
+        self.domain = domain
+        self.address = address
         self.exports = {}
         self.process = None
+
+    def facts(self):
+        """What the server says about itself: pid, url, ..."""
+        return json.loads((self.home / "state" / "server.json").read_text())
 
     @property
     def pid(self):
         """Of the server itself; the process that was started is its supervisor."""
-        return json.loads((self.home / "state" / "server.json").read_text())["pid"]
+        return self.facts()["pid"]
 
-    @property
-    def env(self):
-        """The exports as `atoll up` printed them, and what the raw suites need to look at the processes."""
+    def common(self):
+        """What suites need to look at the processes."""
         return {
-            **self.exports,
-            "ATOLL_E2E_SERVER_PID": str(self.pid),
+            "E2B_API_KEY": self.exports["E2B_API_KEY"],
+            "E2E_SERVER_URL": self.facts()["url"],
             "ATOLL_E2E_HOME": str(self.home),
             "ATOLL_E2E_ATOLL": str(self.binary),
             "ATOLL_TEMPLATES": str(TEMPLATES),
         }
+
+    def plain(self):
+        """The environment of a client that knows two URLs."""
+        url = self.facts()["url"]
+        return {**self.common(), "E2B_API_URL": url, "E2B_SANDBOX_URL": url}
+
+    def secure(self):
+        """The environment of a client that knows a domain and a CA, as the server printed it."""
+        return {**self.common(), **self.exports}
 
     def __enter__(self):
         if not self.binary.exists():
             raise StartFailed(f"{self.binary} is not built: run ./atoll build")
         self.home.mkdir(parents=True, exist_ok=True)
         self.log.parent.mkdir(parents=True, exist_ok=True)
+        environment = {**os.environ, "ATOLL_TEMPLATES": str(TEMPLATES), **self.environment}
         command = [str(self.binary), "up", "--home", str(self.home), "--listen", "127.0.0.1:0", *self.options]
+        if self.domain:
+            made = subprocess.run([str(self.binary), "cert", "--home", str(self.home), self.domain],
+                                  capture_output=True, text=True, env=environment)
+            if made.returncode != 0:
+                raise StartFailed(f"atoll cert {self.domain} failed: {made.stderr}{made.stdout}")
+            command += ["--domain", self.domain, "--tls-listen", f"{self.address}:443"]
+        wanted = {"E2B_API_KEY", "E2B_DOMAIN" if self.domain else "E2B_API_URL"}
         with open(self.log, "wb") as log, tempfile.TemporaryFile() as out:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=log, start_new_session=True,
-                env={**os.environ, "ATOLL_TEMPLATES": str(TEMPLATES)})
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=log, start_new_session=True,
+                                            env=environment)
             end = time.monotonic() + START_LIMIT
             while True:
                 out.seek(0)
                 text = out.read().decode()
-                self.exports = dict(re.findall(r"^export (E2B_\w+)=['\"]?([^'\"\n]+?)['\"]?$", text, re.MULTILINE))
-                if {"E2B_API_URL", "E2B_SANDBOX_URL", "E2B_API_KEY"} <= self.exports.keys() and text.endswith("\n"):
+                self.exports = dict(re.findall(r"^export (\w+)=['\"]?([^'\"\n]+?)['\"]?$", text, re.MULTILINE))
+                if wanted <= self.exports.keys() and text.endswith("\n"):
                     return self
                 if self.process.poll() is not None or time.monotonic() > end:
                     self.__exit__()

@@ -1,4 +1,4 @@
-"""Clients: a Node that the SDK supports, the newest SDKs from npm and PyPI. Everything goes into build/.cache and
+"""Clients: a Node that the SDK supports, the newest SDKs from npm and PyPI beside pinned old ones, the official command line. Everything goes into build/.cache and
 tests/e2e/js/node_modules; later runs only ask the registries whether there is something newer."""
 
 import fcntl
@@ -90,13 +90,13 @@ def find_node():
     return str(fetched)
 
 
-def js_sdk_version():
-    manifest = JS / "node_modules" / "e2b" / "package.json"
+def js_version(package):
+    manifest = JS / "node_modules" / package / "package.json"
     return json.loads(manifest.read_text())["version"] if manifest.exists() else None
 
 
 def ensure_js_sdk(newest=True):
-    """Installs what package-lock.json names, then the newest SDK if that is newer. Returns the version."""
+    """Installs what package-lock.json names, then the newest SDK and command line if those are newer. Returns the versions."""
     ensure_npm()
     lock = (JS / "package-lock.json").read_bytes()
     stamp = JS / "node_modules" / ".atoll-lock"
@@ -108,18 +108,18 @@ def ensure_js_sdk(newest=True):
             if done.returncode != 0:
                 raise Unavailable(f"npm ci failed:\n{last_lines(done)}")
             stamp.write_text(wanted)
-        if newest:
-            asked = run(["npm", "view", "e2b", "version"], cwd=JS)
+        for package in ("e2b", "@e2b/cli") if newest else ():
+            asked = run(["npm", "view", package, "version"], cwd=JS)
             latest = asked.stdout.strip().splitlines()[-1] if asked.returncode == 0 and asked.stdout.strip() else None
             if latest is None:
-                say("npm's registry does not answer: testing the JavaScript SDK that is installed")
-            elif latest != js_sdk_version():
-                say(f"JavaScript SDK {latest} is newer than {js_sdk_version()}: installing it")
-                done = run(["npm", "install", "--no-save", "--no-package-lock", "--no-fund", "--no-audit", f"e2b@{latest}"], cwd=JS)
+                say(f"npm's registry does not answer: testing the {package} that is installed")
+            elif latest != js_version(package):
+                say(f"{package} {latest} is newer than {js_version(package)}: installing it")
+                done = run(["npm", "install", "--no-save", "--no-package-lock", "--no-fund", "--no-audit", f"{package}@{latest}"], cwd=JS)
                 if done.returncode != 0:
-                    raise Unavailable(f"e2b {latest} could not be installed:\n{last_lines(done)}")
+                    raise Unavailable(f"{package} {latest} could not be installed:\n{last_lines(done)}")
                 stamp.write_text(wanted)
-    return js_sdk_version()
+    return {"js": js_version("e2b"), "js-old": js_version("e2b-old"), "cli": js_version("@e2b/cli")}
 
 
 # --- Python
@@ -130,17 +130,17 @@ def python_sdk_version(python):
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def ensure_python_sdk():
-    """A virtual environment with the newest SDK. Returns (python, version)."""
-    venv = CACHE / "e2e-venv"
+def ensure_python_sdk(requirements="requirements.txt", environment="e2e-venv"):
+    """A virtual environment with the SDK that the file names. Returns (python, version)."""
+    venv = CACHE / environment
     python = str(venv / "bin" / "python")
-    with locked("python"):
+    with locked(environment):
         if not os.path.exists(python) or run([python, "-m", "pip", "--version"]).returncode != 0:
             done = run(["/usr/bin/python3", "-m", "venv", "--clear", str(venv)])
             if done.returncode != 0:
                 raise Unavailable(f"no virtual environment (package python3-venv):\n{last_lines(done)}")
         done = run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--retries", "2",
-                    "-U", "-r", str(PYTHON / "requirements.txt")])
+                    "-U", "-r", str(PYTHON / requirements)])
         version = python_sdk_version(python)
         if done.returncode != 0:
             if version is None:
