@@ -5,7 +5,7 @@ import { assert, parallel, row, until } from './support.mjs'
 const ended = (pid) => `kill -0 ${pid}`
 
 describe('commands/connect', parallel, () => {
-  row('commands/connect: connect to process', { debug: true }, async ({ sandbox, defer }) => {
+  row('commands/connect: connect to process', {}, async ({ sandbox, defer }) => {
     const started = await sandbox.commands.run('sleep 10', { background: true })
     defer(() => started.kill())
     const attached = await sandbox.commands.connect(started.pid)
@@ -13,7 +13,7 @@ describe('commands/connect', parallel, () => {
     await attached.disconnect()
   })
 
-  row('commands/connect: connect to non-existing process', { debug: true }, async ({ sandbox }) => {
+  row('commands/connect: connect to non-existing process', {}, async ({ sandbox }) => {
     await assert.rejects(sandbox.commands.connect(999999), NotFoundError)
   })
 })
@@ -24,7 +24,7 @@ describe('commands/envs', parallel, () => {
     assert.equal(seen.stdout.trim(), 'bar')
   })
 
-  row('commands/envs: bash command scoped env vars', { debug: true }, async ({ sandbox }) => {
+  row('commands/envs: bash command scoped env vars', {}, async ({ sandbox }) => {
     const first = await sandbox.commands.run('echo $FOO', { envs: { FOO: 'bar' } })
     assert.equal(first.stdout.trim(), 'bar')
     const next = await sandbox.commands.run('sudo echo "$FOO"')
@@ -33,7 +33,7 @@ describe('commands/envs', parallel, () => {
     assert.equal(next.stderr, '')
   })
 
-  row('commands/envs: python command scoped env vars', { debug: true }, async ({ sandbox }) => {
+  row('commands/envs: python command scoped env vars', {}, async ({ sandbox }) => {
     const code = `python3 -c "import os; print(os.environ['FOO'])"`
     const seen = await sandbox.commands.run(code, { envs: { FOO: 'bar' } })
     assert.equal(seen.exitCode, 0)
@@ -43,7 +43,7 @@ describe('commands/envs', parallel, () => {
 })
 
 describe('commands/kill', parallel, () => {
-  row('commands/kill: kill process', { debug: true }, async ({ sandbox }) => {
+  row('commands/kill: kill process', {}, async ({ sandbox }) => {
     const command = await sandbox.commands.run('sleep 10', { background: true })
     assert.equal(await sandbox.commands.kill(command.pid), true)
     await assert.rejects(command.wait(), (error) => {
@@ -55,13 +55,13 @@ describe('commands/kill', parallel, () => {
     await assert.rejects(sandbox.commands.run(ended(command.pid)), CommandExitError)
   })
 
-  row('commands/kill: kill non-existing process', { debug: true }, async ({ sandbox }) => {
+  row('commands/kill: kill non-existing process', {}, async ({ sandbox }) => {
     assert.equal(await sandbox.commands.kill(999999), false)
   })
 })
 
 describe('commands/list', parallel, () => {
-  row('commands/list: list processes', { debug: true }, async ({ sandbox, defer }) => {
+  row('commands/list: list processes', {}, async ({ sandbox, defer }) => {
     const one = await sandbox.commands.run('sleep 10', { background: true })
     const two = await sandbox.commands.run('sleep 10', { background: true })
     defer(() => one.kill())
@@ -78,34 +78,34 @@ describe('commands/list', parallel, () => {
 })
 
 describe('commands/run', parallel, () => {
-  row('commands/run: run', { debug: true }, async ({ sandbox }) => {
+  row('commands/run: run', {}, async ({ sandbox }) => {
     const text = 'Hello, World!'
     const result = await sandbox.commands.run(`echo "${text}"`)
     assert.deepEqual([result.exitCode, result.stdout, result.stderr], [0, `${text}\n`, ''])
   })
 
-  row('commands/run: run with special characters', { debug: true }, async ({ sandbox }) => {
+  row('commands/run: run with special characters', {}, async ({ sandbox }) => {
     const text = '!@#$%^&*()_+'
     const result = await sandbox.commands.run(`echo '${text}'`)
     assert.deepEqual([result.exitCode, result.stdout], [0, `${text}\n`])
   })
 
-  row('commands/run: run with multiline string', { debug: true }, async ({ sandbox }) => {
+  row('commands/run: run with multiline string', {}, async ({ sandbox }) => {
     const text = 'Hello,\nWorld!'
     const result = await sandbox.commands.run(`echo "${text}"`)
     assert.deepEqual([result.exitCode, result.stdout], [0, `${text}\n`])
   })
 
-  row('commands/run: run with timeout', { debug: true }, async ({ sandbox }) => {
+  row('commands/run: run with timeout', {}, async ({ sandbox }) => {
     const result = await sandbox.commands.run('echo in time', { timeoutMs: 4000 })
     assert.deepEqual([result.exitCode, result.stdout], [0, 'in time\n'])
   })
 
-  row('commands/run: run with too short timeout', { debug: true }, async ({ sandbox }) => {
+  row('commands/run: run with too short timeout', {}, async ({ sandbox }) => {
     await assert.rejects(sandbox.commands.run('sleep 10', { timeoutMs: 1000 }), TimeoutError)
   })
 
-  row('commands/run: run with too short timeout iterating', { debug: true }, async ({ sandbox }) => {
+  row('commands/run: run with too short timeout iterating', {}, async ({ sandbox }) => {
     const command = await sandbox.commands.run('sleep 10', { timeoutMs: 2000, background: true })
     await assert.rejects(command.wait(), TimeoutError)
     // The limit also ends the process itself.
@@ -149,23 +149,23 @@ describe('commands/stdin', parallel, () => {
     }
   }
 
-  row('commands/stdin: send stdin to process', { debug: true }, async ({ sandbox }) => {
+  row('commands/stdin: send stdin to process', {}, async ({ sandbox }) => {
     const text = 'Hello, World!'
     await echoed(sandbox, text, (command) => sandbox.commands.sendStdin(command.pid, text))
   })
 
-  row('commands/stdin: send binary stdin', { debug: true }, async ({ sandbox }) => {
+  row('commands/stdin: send binary stdin', {}, async ({ sandbox }) => {
     const text = 'Hëllo, Wörld!'
     const bytes = new TextEncoder().encode(text)
     await echoed(sandbox, text, (command) => sandbox.commands.sendStdin(command.pid, bytes))
   })
 
-  row('commands/stdin: send stdin via command handle', { debug: true }, async ({ sandbox }) => {
+  row('commands/stdin: send stdin via command handle', {}, async ({ sandbox }) => {
     const text = 'through the handle'
     await echoed(sandbox, text, (command) => command.sendStdin(text))
   })
 
-  row('commands/stdin: close stdin via command handle', { debug: true }, async ({ sandbox }) => {
+  row('commands/stdin: close stdin via command handle', {}, async ({ sandbox }) => {
     const text = 'all of it'
     const command = await sandbox.commands.run('cat', { background: true, stdin: true })
     await command.sendStdin(text)
@@ -174,7 +174,7 @@ describe('commands/stdin', parallel, () => {
     assert.deepEqual([result.exitCode, result.stdout], [0, text])
   })
 
-  row('commands/stdin: send empty stdin to process', { debug: true }, async ({ sandbox }) => {
+  row('commands/stdin: send empty stdin to process', {}, async ({ sandbox }) => {
     const command = await sandbox.commands.run('cat', { background: true, stdin: true })
     await sandbox.commands.sendStdin(command.pid, '')
     await sandbox.commands.closeStdin(command.pid)
@@ -182,12 +182,12 @@ describe('commands/stdin', parallel, () => {
     assert.deepEqual([result.exitCode, result.stdout], [0, ''])
   })
 
-  row('commands/stdin: send special characters', { debug: true }, async ({ sandbox }) => {
+  row('commands/stdin: send special characters', {}, async ({ sandbox }) => {
     const text = '!@#$%^&*()_+\\"\'`|<>;'
     await echoed(sandbox, text, (command) => sandbox.commands.sendStdin(command.pid, text))
   })
 
-  row('commands/stdin: send multiline string', { debug: true }, async ({ sandbox }) => {
+  row('commands/stdin: send multiline string', {}, async ({ sandbox }) => {
     const text = 'Hello,\nWorld!\n\nthird\n'
     await echoed(sandbox, text, (command) => sandbox.commands.sendStdin(command.pid, text))
   })

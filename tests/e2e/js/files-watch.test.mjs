@@ -13,7 +13,7 @@ async function watch(sandbox, defer, dir, options) {
 }
 
 describe('files/watch', parallel, () => {
-  row('files/watch: directory changes', { debug: true }, async ({ sandbox, defer }) => {
+  row('files/watch: directory changes', {}, async ({ sandbox, defer }) => {
     const dir = unique('watched')
     await sandbox.files.write(`${dir}/file.txt`, 'before')
     const { seen, handle, expect } = await watch(sandbox, defer, dir)
@@ -28,7 +28,7 @@ describe('files/watch', parallel, () => {
     assert.equal(seen.length, count)
   })
 
-  row('files/watch: recursive changes', { debug: true }, async ({ sandbox, defer }) => {
+  row('files/watch: recursive changes', {}, async ({ sandbox, defer }) => {
     const dir = unique('watched')
     await sandbox.files.write(`${dir}/nested/file.txt`, 'before')
     const { expect } = await watch(sandbox, defer, dir, { recursive: true })
@@ -36,7 +36,7 @@ describe('files/watch', parallel, () => {
     await expect(FilesystemEventType.WRITE, 'nested/file.txt')
   })
 
-  row('files/watch: recursive after nested folder addition', { debug: true }, async ({ sandbox, defer }) => {
+  row('files/watch: recursive after nested folder addition', {}, async ({ sandbox, defer }) => {
     const dir = unique('watched')
     await sandbox.files.makeDir(dir)
     const { expect } = await watch(sandbox, defer, dir, { recursive: true })
@@ -46,7 +46,7 @@ describe('files/watch', parallel, () => {
     await expect(FilesystemEventType.WRITE, 'nested/file.txt')
   })
 
-  row('files/watch: with entry info', { debug: true }, async ({ sandbox, defer }) => {
+  row('files/watch: with entry info', {}, async ({ sandbox, defer }) => {
     const dir = unique('watched')
     await sandbox.files.write(`${dir}/file.txt`, 'before')
     const { expect } = await watch(sandbox, defer, dir, { includeEntry: true })
@@ -56,7 +56,7 @@ describe('files/watch', parallel, () => {
                      ['file.txt', `/home/user/${dir}/file.txt`, FileType.FILE])
   })
 
-  row('files/watch: with network mounts allowed', { debug: true }, async ({ sandbox, defer }) => {
+  row('files/watch: with network mounts allowed', {}, async ({ sandbox, defer }) => {
     const dir = unique('watched')
     await sandbox.files.write(`${dir}/file.txt`, 'before')
     const { expect } = await watch(sandbox, defer, dir, { allowNetworkMounts: true })
@@ -64,11 +64,11 @@ describe('files/watch', parallel, () => {
     await expect(FilesystemEventType.WRITE, 'file.txt')
   })
 
-  row('files/watch: non-existing directory', { debug: true }, async ({ sandbox }) => {
+  row('files/watch: non-existing directory', {}, async ({ sandbox }) => {
     await assert.rejects(sandbox.files.watchDir(unique('absent'), () => {}), FileNotFoundError)
   })
 
-  row('files/watch: file', { debug: true }, async ({ sandbox }) => {
+  row('files/watch: file', {}, async ({ sandbox }) => {
     const name = unique('file.txt')
     await sandbox.files.write(name, 'not a directory')
     await assert.rejects(sandbox.files.watchDir(name, () => {}), SandboxError)

@@ -25,14 +25,14 @@ function streamOf(text, pieces = 8) {
 }
 
 describe('files/encoding', parallel, () => {
-  row('files/encoding: write and read file with gzip', { debug: true }, async ({ sandbox }) => {
+  row('files/encoding: write and read file with gzip', {}, async ({ sandbox }) => {
     const name = unique('gzip.txt')
     const info = await sandbox.files.write(name, 'This is compressed on the way.', { gzip: true })
     assert.deepEqual([info.name, info.type, info.path], [name, FileType.FILE, `${home}/${name}`])
     assert.equal(await sandbox.files.read(name, { gzip: true }), 'This is compressed on the way.')
   })
 
-  row('files/encoding: write with gzip and read without encoding', { debug: true }, async ({ sandbox }) => {
+  row('files/encoding: write with gzip and read without encoding', {}, async ({ sandbox }) => {
     const name = unique('gzip.txt')
     await sandbox.files.write(name, 'stored plainly', { gzip: true })
     assert.equal(await sandbox.files.read(name), 'stored plainly')
@@ -40,14 +40,14 @@ describe('files/encoding', parallel, () => {
     assert.equal(stored.stdout, 'stored plainly')
   })
 
-  row('files/encoding: write several files with gzip', { debug: true }, async ({ sandbox }) => {
+  row('files/encoding: write several files with gzip', {}, async ({ sandbox }) => {
     const files = [1, 2, 3].map((n) => ({ path: unique(`gzip${n}.txt`), data: `content ${n}` }))
     const infos = await sandbox.files.writeFiles(files, { gzip: true })
     assert.deepEqual(infos.map((info) => info.path), files.map((file) => `${home}/${file.path}`))
     for (const file of files) assert.equal(await sandbox.files.read(file.path), file.data)
   })
 
-  row('files/encoding: read file as bytes with gzip', { debug: true }, async ({ sandbox }) => {
+  row('files/encoding: read file as bytes with gzip', {}, async ({ sandbox }) => {
     const name = unique('gzip.bin')
     await sandbox.files.write(name, 'bytes, too', { gzip: true })
     const bytes = await sandbox.files.read(name, { format: 'bytes', gzip: true })
@@ -57,19 +57,19 @@ describe('files/encoding', parallel, () => {
 })
 
 describe('files/exists', parallel, () => {
-  row('files/exists: file exists', { debug: true }, async ({ sandbox }) => {
+  row('files/exists: file exists', {}, async ({ sandbox }) => {
     const name = unique('exists.txt')
     await sandbox.files.write(name, 'here')
     assert.equal(await sandbox.files.exists(name), true)
   })
 
-  row('files/exists: file does not exist', { debug: true }, async ({ sandbox }) => {
+  row('files/exists: file does not exist', {}, async ({ sandbox }) => {
     assert.equal(await sandbox.files.exists(unique('absent.txt')), false)
   })
 })
 
 describe('files/info', parallel, () => {
-  row('files/info: file', { debug: true }, async ({ sandbox }) => {
+  row('files/info: file', {}, async ({ sandbox }) => {
     const name = unique('info.txt')
     await sandbox.files.write(name, 'test')
     const cwd = (await sandbox.commands.run('pwd')).stdout.trim()
@@ -85,11 +85,11 @@ describe('files/info', parallel, () => {
     assert.equal(info.symlinkTarget, undefined)
   })
 
-  row('files/info: file that does not exist', { debug: true }, async ({ sandbox }) => {
+  row('files/info: file that does not exist', {}, async ({ sandbox }) => {
     await assert.rejects(sandbox.files.getInfo(unique('absent.txt')), FileNotFoundError)
   })
 
-  row('files/info: directory', { debug: true }, async ({ sandbox }) => {
+  row('files/info: directory', {}, async ({ sandbox }) => {
     const name = unique('dir')
     await sandbox.files.makeDir(name)
     const info = await sandbox.files.getInfo(name)
@@ -100,11 +100,11 @@ describe('files/info', parallel, () => {
     assert.ok(info.modifiedTime instanceof Date)
   })
 
-  row('files/info: directory that does not exist', { debug: true }, async ({ sandbox }) => {
+  row('files/info: directory that does not exist', {}, async ({ sandbox }) => {
     await assert.rejects(sandbox.files.getInfo(`${unique('absent')}/deeper`), FileNotFoundError)
   })
 
-  row('files/info: symlink', { debug: true }, async ({ sandbox }) => {
+  row('files/info: symlink', {}, async ({ sandbox }) => {
     const dir = unique('links')
     await sandbox.files.write(`${dir}/target.txt`, 'pointed at')
     await sandbox.commands.run('ln -s target.txt link.txt', { cwd: `${home}/${dir}` })
@@ -116,7 +116,7 @@ describe('files/info', parallel, () => {
 })
 
 describe('files/list', parallel, () => {
-  row('files/list: directory by depth', { debug: true }, async ({ sandbox }) => {
+  row('files/list: directory by depth', {}, async ({ sandbox }) => {
     const root = `${home}/${unique('tree')}`
     const files = ['subdir2/file2_2.txt', 'subdir1/file1_2.txt', 'file1.txt', 'subdir2/file2_1.txt', 'subdir1/file1_1.txt']
     await sandbox.files.writeFiles(files.map((file) => ({ path: `${root}/${file}`, data: file })))
@@ -133,12 +133,12 @@ describe('files/list', parallel, () => {
     }
   })
 
-  row('files/list: invalid depth', { debug: true }, async ({ sandbox }) => {
+  row('files/list: invalid depth', {}, async ({ sandbox }) => {
     await assert.rejects(sandbox.files.list('/', { depth: 0 }), /depth should be at least one/)
     await assert.rejects(sandbox.files.list('/', { depth: -1 }), InvalidArgumentError)
   })
 
-  row('files/list: file entry details', { debug: true }, async ({ sandbox }) => {
+  row('files/list: file entry details', {}, async ({ sandbox }) => {
     const root = `${home}/${unique('one')}`
     await sandbox.files.write(`${root}/only.txt`, 'Hello, World!')
     const [entry, ...more] = await sandbox.files.list(root)
@@ -150,7 +150,7 @@ describe('files/list', parallel, () => {
     assert.equal(entry.symlinkTarget, undefined)
   })
 
-  row('files/list: directory entry details', { debug: true }, async ({ sandbox }) => {
+  row('files/list: directory entry details', {}, async ({ sandbox }) => {
     const root = `${home}/${unique('one')}`
     await sandbox.files.makeDir(`${root}/inner`)
     const [entry, ...more] = await sandbox.files.list(root)
@@ -160,7 +160,7 @@ describe('files/list', parallel, () => {
     assert.deepEqual([entry.owner, entry.group], ['user', 'user'])
   })
 
-  row('files/list: mixed entries', { debug: true }, async ({ sandbox }) => {
+  row('files/list: mixed entries', {}, async ({ sandbox }) => {
     const root = `${home}/${unique('mixed')}`
     await sandbox.files.makeDir(`${root}/subdir`)
     await sandbox.files.write(`${root}/file1.txt`, 'one')
@@ -172,19 +172,19 @@ describe('files/list', parallel, () => {
 })
 
 describe('files/makeDir', parallel, () => {
-  row('files/makeDir: new directory', { debug: true }, async ({ sandbox }) => {
+  row('files/makeDir: new directory', {}, async ({ sandbox }) => {
     const name = unique('made')
     assert.equal(await sandbox.files.makeDir(name), true)
     assert.equal(await sandbox.files.exists(name), true)
   })
 
-  row('files/makeDir: existing directory', { debug: true }, async ({ sandbox }) => {
+  row('files/makeDir: existing directory', {}, async ({ sandbox }) => {
     const name = unique('made')
     assert.equal(await sandbox.files.makeDir(name), true)
     assert.equal(await sandbox.files.makeDir(name), false)
   })
 
-  row('files/makeDir: nested directory', { debug: true }, async ({ sandbox }) => {
+  row('files/makeDir: nested directory', {}, async ({ sandbox }) => {
     const root = unique('made')
     assert.equal(await sandbox.files.makeDir(`${root}/b/c`), true)
     for (const part of [root, `${root}/b`, `${root}/b/c`]) assert.equal(await sandbox.files.exists(part), true)
@@ -194,28 +194,28 @@ describe('files/makeDir', parallel, () => {
 describe('files/metadata', parallel, () => {
   const metadata = { author: 'e2e', purpose: 'check' }
 
-  row('files/metadata: write file with metadata', { debug: true }, async ({ sandbox }) => {
+  row('files/metadata: write file with metadata', {}, async ({ sandbox }) => {
     const name = unique('meta.txt')
     const written = await sandbox.files.write(name, 'x', { metadata })
     assert.deepEqual({ ...written.metadata }, metadata)
     assert.deepEqual({ ...(await sandbox.files.getInfo(name)).metadata }, metadata)
   })
 
-  row('files/metadata: write with metadata using octet-stream', { debug: true }, async ({ sandbox }) => {
+  row('files/metadata: write with metadata using octet-stream', {}, async ({ sandbox }) => {
     const name = unique('meta.txt')
     const written = await sandbox.files.write(name, 'x', { metadata, useOctetStream: true })
     assert.deepEqual({ ...written.metadata }, metadata)
     assert.deepEqual({ ...(await sandbox.files.getInfo(name)).metadata }, metadata)
   })
 
-  row('files/metadata: write file without metadata', { debug: true }, async ({ sandbox }) => {
+  row('files/metadata: write file without metadata', {}, async ({ sandbox }) => {
     const name = unique('meta.txt')
     const written = await sandbox.files.write(name, 'x')
     assert.equal(written.metadata, undefined)
     assert.equal((await sandbox.files.getInfo(name)).metadata, undefined)
   })
 
-  row('files/metadata: several files share the metadata', { debug: true }, async ({ sandbox }) => {
+  row('files/metadata: several files share the metadata', {}, async ({ sandbox }) => {
     const files = [1, 2].map((n) => ({ path: unique(`meta${n}.txt`), data: `${n}` }))
     const infos = await sandbox.files.writeFiles(files, { metadata })
     assert.equal(infos.length, 2)
@@ -223,21 +223,21 @@ describe('files/metadata', parallel, () => {
     for (const file of files) assert.deepEqual({ ...(await sandbox.files.getInfo(file.path)).metadata }, metadata)
   })
 
-  row('files/metadata: listing shows metadata', { debug: true }, async ({ sandbox }) => {
+  row('files/metadata: listing shows metadata', {}, async ({ sandbox }) => {
     const dir = unique('meta')
     await sandbox.files.write(`${dir}/a.txt`, 'x', { metadata })
     const [entry] = await sandbox.files.list(dir)
     assert.deepEqual({ ...entry.metadata }, metadata)
   })
 
-  row('files/metadata: rename keeps metadata', { debug: true }, async ({ sandbox }) => {
+  row('files/metadata: rename keeps metadata', {}, async ({ sandbox }) => {
     const dir = unique('meta')
     await sandbox.files.write(`${dir}/a.txt`, 'x', { metadata })
     const moved = await sandbox.files.rename(`${dir}/a.txt`, `${dir}/b.txt`)
     assert.deepEqual({ ...moved.metadata }, metadata)
   })
 
-  row('files/metadata: overwriting clears stale metadata', { debug: true }, async ({ sandbox }) => {
+  row('files/metadata: overwriting clears stale metadata', {}, async ({ sandbox }) => {
     const name = unique('meta.txt')
     await sandbox.files.write(name, 'old', { metadata })
     const again = await sandbox.files.write(name, 'new')
@@ -245,7 +245,7 @@ describe('files/metadata', parallel, () => {
     assert.equal((await sandbox.files.getInfo(name)).metadata, undefined)
   })
 
-  row('files/metadata: xattr set inside is shown', { debug: true }, async ({ sandbox }) => {
+  row('files/metadata: xattr set inside is shown', {}, async ({ sandbox }) => {
     const name = unique('meta.txt')
     await sandbox.files.write(name, 'x')
     const path = (await sandbox.commands.run(`realpath ${name}`)).stdout.trim()
@@ -253,7 +253,7 @@ describe('files/metadata', parallel, () => {
     assert.deepEqual({ ...(await sandbox.files.getInfo(name)).metadata }, { author: 'inside' })
   })
 
-  row('files/metadata: invalid metadata is rejected', { debug: true }, async ({ sandbox }) => {
+  row('files/metadata: invalid metadata is rejected', {}, async ({ sandbox }) => {
     const name = unique('meta.txt')
     for (const bad of [{ 'a key': 'v' }, { '': 'v' }, { key: 'line\nbreak' }, { key: 'ü' }]) {
       await assert.rejects(sandbox.files.write(name, 'x', { metadata: bad }), InvalidArgumentError)
@@ -263,7 +263,7 @@ describe('files/metadata', parallel, () => {
 })
 
 describe('files/read', parallel, () => {
-  row('files/read: file', { debug: true }, async ({ sandbox }) => {
+  row('files/read: file', {}, async ({ sandbox }) => {
     const name = unique('read.txt')
     const content = 'Hello, world! äöü €'
     await sandbox.files.write(name, content)
@@ -271,7 +271,7 @@ describe('files/read', parallel, () => {
     assert.equal(await (await sandbox.files.read(name, { format: 'blob' })).text(), content)
   })
 
-  row('files/read: non-existing file', { debug: true }, async ({ sandbox }) => {
+  row('files/read: non-existing file', {}, async ({ sandbox }) => {
     await assert.rejects(sandbox.files.read(unique('absent.txt')), (error) => {
       assert.ok(error instanceof FileNotFoundError, `${error}`)
       assert.ok(error instanceof NotFoundError)
@@ -279,7 +279,7 @@ describe('files/read', parallel, () => {
     })
   })
 
-  row('files/read: as stream', { debug: true }, async ({ sandbox }) => {
+  row('files/read: as stream', {}, async ({ sandbox }) => {
     const name = unique('stream.txt')
     const content = Array.from({ length: 10_000 }, (_, n) => `line ${n} of many in a stream`).join('\n')
     assert.ok(content.length > 230_000)
@@ -287,11 +287,11 @@ describe('files/read', parallel, () => {
     assert.equal(await text(await sandbox.files.read(name, { format: 'stream' })), content)
   })
 
-  row('files/read: non-existing file as stream', { debug: true }, async ({ sandbox }) => {
+  row('files/read: non-existing file as stream', {}, async ({ sandbox }) => {
     await assert.rejects(sandbox.files.read(unique('absent.txt'), { format: 'stream' }), FileNotFoundError)
   })
 
-  row('files/read: empty file in all formats', { debug: true }, async ({ sandbox }) => {
+  row('files/read: empty file in all formats', {}, async ({ sandbox }) => {
     const name = unique('empty.txt')
     await sandbox.commands.run(`touch ${name}`)
     assert.equal(await sandbox.files.read(name), '')
@@ -305,20 +305,20 @@ describe('files/read', parallel, () => {
 })
 
 describe('files/remove', parallel, () => {
-  row('files/remove: file', { debug: true }, async ({ sandbox }) => {
+  row('files/remove: file', {}, async ({ sandbox }) => {
     const name = unique('gone.txt')
     await sandbox.files.write(name, 'soon gone')
     await sandbox.files.remove(name)
     assert.equal(await sandbox.files.exists(name), false)
   })
 
-  row('files/remove: non-existing file', { debug: true }, async ({ sandbox }) => {
+  row('files/remove: non-existing file', {}, async ({ sandbox }) => {
     await sandbox.files.remove(unique('never-there.txt'))
   })
 })
 
 describe('files/rename', parallel, () => {
-  row('files/rename: file', { debug: true }, async ({ sandbox }) => {
+  row('files/rename: file', {}, async ({ sandbox }) => {
     const [from, to] = [unique('from.txt'), unique('to.txt')]
     await sandbox.files.write(from, 'moved along')
     const info = await sandbox.files.rename(from, to)
@@ -327,13 +327,13 @@ describe('files/rename', parallel, () => {
     assert.equal(await sandbox.files.read(to), 'moved along')
   })
 
-  row('files/rename: non-existing file', { debug: true }, async ({ sandbox }) => {
+  row('files/rename: non-existing file', {}, async ({ sandbox }) => {
     await assert.rejects(sandbox.files.rename(unique('absent.txt'), unique('to.txt')), FileNotFoundError)
   })
 })
 
 describe('files/write', parallel, () => {
-  row('files/write: file twice', { debug: true }, async ({ sandbox }) => {
+  row('files/write: file twice', {}, async ({ sandbox }) => {
     const name = unique('write.txt')
     for (const content of ['This is a test file.', 'This is a test file, again.']) {
       const info = await sandbox.files.write(name, content)
@@ -344,12 +344,12 @@ describe('files/write', parallel, () => {
     }
   })
 
-  row('files/write: wrong arguments', { debug: true }, async ({ sandbox }) => {
+  row('files/write: wrong arguments', {}, async ({ sandbox }) => {
     await assert.rejects(sandbox.files.write(undefined, 'x'), /Path or files are required/)
     await assert.rejects(sandbox.files.write('path.txt', [{ path: 'a', data: 'b' }]), /Cannot specify both path and array/)
   })
 
-  row('files/write: several files at once', { debug: true }, async ({ sandbox }) => {
+  row('files/write: several files at once', {}, async ({ sandbox }) => {
     assert.deepEqual(await sandbox.files.write([]), [])
     const single = unique('single.txt')
     const one = await sandbox.files.write([{ path: single, data: 'one' }])
@@ -367,25 +367,25 @@ describe('files/write', parallel, () => {
     for (const file of files) assert.equal(await sandbox.files.read(file.path), file.data)
   })
 
-  row('files/write: overwrite file', { debug: true }, async ({ sandbox }) => {
+  row('files/write: overwrite file', {}, async ({ sandbox }) => {
     const name = unique('write.txt')
     await sandbox.files.write(name, 'a long first version of the file')
     await sandbox.files.write(name, 'short')
     assert.equal(await sandbox.files.read(name), 'short')
   })
 
-  row('files/write: to non-existing directory', { debug: true }, async ({ sandbox }) => {
+  row('files/write: to non-existing directory', {}, async ({ sandbox }) => {
     const path = `${unique('new')}/deep/er/file.txt`
     await sandbox.files.write(path, 'parents appear')
     assert.equal(await sandbox.files.read(path), 'parents appear')
     assert.equal((await sandbox.files.getInfo(path.split('/')[0])).owner, 'user')
   })
 
-  row('files/write: writeFiles with empty list', { debug: true }, async ({ sandbox }) => {
+  row('files/write: writeFiles with empty list', {}, async ({ sandbox }) => {
     assert.deepEqual(await sandbox.files.writeFiles([]), [])
   })
 
-  row('files/write: writeFiles with several files', { debug: true }, async ({ sandbox }) => {
+  row('files/write: writeFiles with several files', {}, async ({ sandbox }) => {
     const files = Array.from({ length: 10 }, (_, n) => ({ path: unique(`w${n}.txt`), data: `content ${n}` }))
     const infos = await sandbox.files.writeFiles(files)
     assert.deepEqual(infos.map((info) => [info.name, info.type, info.path]),
@@ -393,7 +393,7 @@ describe('files/write', parallel, () => {
     for (const file of files) assert.equal(await sandbox.files.read(file.path), file.data)
   })
 
-  row('files/write: writeFiles with different data types', { debug: true }, async ({ sandbox }) => {
+  row('files/write: writeFiles with different data types', {}, async ({ sandbox }) => {
     const dir = unique('types')
     const bytes = new TextEncoder().encode('from an ArrayBuffer')
     const infos = await sandbox.files.writeFiles([
@@ -409,14 +409,14 @@ describe('files/write', parallel, () => {
     assert.equal(await sandbox.files.read(`${dir}/stream.txt`), 'from a stream')
   })
 
-  row('files/write: writeFiles creates parent directories', { debug: true }, async ({ sandbox }) => {
+  row('files/write: writeFiles creates parent directories', {}, async ({ sandbox }) => {
     const dir = unique('parents')
     const files = [{ path: `${dir}/a/1.txt`, data: '1' }, { path: `${dir}/b/c/2.txt`, data: '2' }]
     await sandbox.files.writeFiles(files)
     for (const file of files) assert.equal(await sandbox.files.read(file.path), file.data)
   })
 
-  row('files/write: writeFiles overwrites existing files', { debug: true }, async ({ sandbox }) => {
+  row('files/write: writeFiles overwrites existing files', {}, async ({ sandbox }) => {
     const paths = [unique('over1.txt'), unique('over2.txt')]
     await sandbox.files.writeFiles(paths.map((path) => ({ path, data: 'the first, longer content' })))
     await sandbox.files.writeFiles(paths.map((path) => ({ path, data: `second ${path}` })))
@@ -425,7 +425,7 @@ describe('files/write', parallel, () => {
 
   const long = Array.from({ length: 20_000 }, (_, n) => `piece ${n} of it`).join('\n')
 
-  row('files/write: stream with octet-stream upload', { debug: true }, async ({ sandbox }) => {
+  row('files/write: stream with octet-stream upload', {}, async ({ sandbox }) => {
     const name = unique('long.txt')
     const info = await sandbox.files.write(name, streamOf(long), { useOctetStream: true })
     assert.deepEqual([info.name, info.path], [name, `${home}/${name}`])
@@ -433,7 +433,7 @@ describe('files/write', parallel, () => {
     assert.equal(await sandbox.files.read(name), long)
   })
 
-  row('files/write: stream with octet-stream upload and gzip', { debug: true }, async ({ sandbox }) => {
+  row('files/write: stream with octet-stream upload and gzip', {}, async ({ sandbox }) => {
     const name = unique('long.txt')
     await sandbox.files.write(name, streamOf(long), { useOctetStream: true, gzip: true })
     assert.equal((await sandbox.files.getInfo(name)).size, long.length)

@@ -50,7 +50,7 @@ async function served(sandbox, defer) {
 }
 
 describe('git/add', mode, () => {
-  row('git/add: add stages files', { debug: true }, async ({ sandbox }) => {
+  row('git/add: add stages files', {}, async ({ sandbox }) => {
     const path = await repository(sandbox)
     await sandbox.files.write(`${path}/README.md`, 'hello\n')
     await sandbox.git.add(path)
@@ -61,7 +61,7 @@ describe('git/add', mode, () => {
 })
 
 describe('git/branches', mode, () => {
-  row('git/branches: lists current and feature', { debug: true }, async ({ sandbox }) => {
+  row('git/branches: lists current and feature', {}, async ({ sandbox }) => {
     const path = await committed(sandbox)
     await sandbox.commands.run(`git -C ${path} branch feature`)
     const { branches, currentBranch } = await sandbox.git.branches(path)
@@ -69,14 +69,14 @@ describe('git/branches', mode, () => {
     assert.deepEqual([...branches].sort(), ['feature', 'main'])
   })
 
-  row('git/branches: checkoutBranch switches', { debug: true }, async ({ sandbox }) => {
+  row('git/branches: checkoutBranch switches', {}, async ({ sandbox }) => {
     const path = await committed(sandbox)
     await sandbox.commands.run(`git -C ${path} branch feature`)
     await sandbox.git.checkoutBranch(path, 'feature')
     assert.equal((await sandbox.git.branches(path)).currentBranch, 'feature')
   })
 
-  row('git/branches: createBranch creates and checks out', { debug: true }, async ({ sandbox }) => {
+  row('git/branches: createBranch creates and checks out', {}, async ({ sandbox }) => {
     const path = await committed(sandbox)
     await sandbox.git.createBranch(path, 'feature')
     const { branches, currentBranch } = await sandbox.git.branches(path)
@@ -84,7 +84,7 @@ describe('git/branches', mode, () => {
     assert.ok(branches.includes('main'))
   })
 
-  row('git/branches: deleteBranch removes', { debug: true }, async ({ sandbox }) => {
+  row('git/branches: deleteBranch removes', {}, async ({ sandbox }) => {
     const path = await committed(sandbox)
     await sandbox.commands.run(`git -C ${path} branch feature`)
     await sandbox.git.deleteBranch(path, 'feature')
@@ -93,7 +93,7 @@ describe('git/branches', mode, () => {
 })
 
 describe('git/clone', mode, () => {
-  row('git/clone: clone fetches repo', { debug: true }, async ({ sandbox, defer }) => {
+  row('git/clone: clone fetches repo', {}, async ({ sandbox, defer }) => {
     const { url, base, daemon } = await served(sandbox, defer)
     const path = await committed(sandbox)
     await sandbox.git.remoteAdd(path, 'origin', url)
@@ -106,7 +106,7 @@ describe('git/clone', mode, () => {
 })
 
 describe('git/commit', mode, () => {
-  row('git/commit: commit creates commit', { debug: true }, async ({ sandbox }) => {
+  row('git/commit: commit creates commit', {}, async ({ sandbox }) => {
     const path = await repository(sandbox)
     await sandbox.files.write(`${path}/README.md`, 'hello\n')
     await sandbox.git.add(path)
@@ -116,7 +116,7 @@ describe('git/commit', mode, () => {
                  `${author.authorName} <${author.authorEmail}>`)
   })
 
-  row('git/commit: config fills missing author fields', { debug: true }, async ({ sandbox }) => {
+  row('git/commit: config fills missing author fields', {}, async ({ sandbox }) => {
     const path = await repository(sandbox)
     await sandbox.git.setConfig('user.email', 'local@example.com', { scope: 'local', path })
     await sandbox.files.write(`${path}/README.md`, 'hello\n')
@@ -127,20 +127,20 @@ describe('git/commit', mode, () => {
 })
 
 describe('git/config', mode, () => {
-  row('git/config: getConfig reads local', { debug: true }, async ({ sandbox }) => {
+  row('git/config: getConfig reads local', {}, async ({ sandbox }) => {
     const path = await repository(sandbox)
     await sandbox.commands.run(`git -C ${path} config --local pull.rebase true`)
     assert.equal(await sandbox.git.getConfig('pull.rebase', { scope: 'local', path }), 'true')
     assert.equal(await sandbox.git.getConfig('atoll.absent', { scope: 'local', path }), undefined)
   })
 
-  row('git/config: setConfig updates local', { debug: true }, async ({ sandbox }) => {
+  row('git/config: setConfig updates local', {}, async ({ sandbox }) => {
     const path = await repository(sandbox)
     await sandbox.git.setConfig('pull.rebase', 'false', { scope: 'local', path })
     assert.equal(await output(sandbox, `git -C ${path} config --local --get pull.rebase`), 'false')
   })
 
-  row('git/config: configureUser sets global name and email', { debug: true }, async ({ sandbox }) => {
+  row('git/config: configureUser sets global name and email', {}, async ({ sandbox }) => {
     await sandbox.git.configureUser('Config Bot', 'config@example.com')
     assert.equal(await output(sandbox, 'git config --global --get user.name'), 'Config Bot')
     assert.equal(await output(sandbox, 'git config --global --get user.email'), 'config@example.com')
@@ -149,7 +149,7 @@ describe('git/config', mode, () => {
 })
 
 describe('git/auth', mode, () => {
-  row('git/auth: dangerouslyAuthenticate sets helper', { debug: true }, async ({ sandbox }) => {
+  row('git/auth: dangerouslyAuthenticate sets helper', {}, async ({ sandbox }) => {
     await sandbox.git.dangerouslyAuthenticate({
       username: 'git', password: 'token', host: 'example.com', protocol: 'https',
     })
@@ -158,7 +158,7 @@ describe('git/auth', mode, () => {
 })
 
 describe('git/init', mode, () => {
-  row('git/init: init creates repository', { debug: true }, async ({ sandbox }) => {
+  row('git/init: init creates repository', {}, async ({ sandbox }) => {
     const path = await repository(sandbox)
     const info = await sandbox.files.getInfo(`${path}/.git`)
     assert.equal(info.type, FileType.DIR)
@@ -167,18 +167,18 @@ describe('git/init', mode, () => {
 })
 
 describe('git/remote', mode, () => {
-  row('git/remote: remoteGet of a missing remote', { debug: true }, async ({ sandbox }) => {
+  row('git/remote: remoteGet of a missing remote', {}, async ({ sandbox }) => {
     const path = await repository(sandbox)
     assert.equal(await sandbox.git.remoteGet(path, 'origin'), undefined)
   })
 
-  row('git/remote: remoteAdd adds', { debug: true }, async ({ sandbox }) => {
+  row('git/remote: remoteAdd adds', {}, async ({ sandbox }) => {
     const path = await repository(sandbox)
     await sandbox.git.remoteAdd(path, 'origin', 'https://example.com/repo.git')
     assert.equal(await sandbox.git.remoteGet(path, 'origin'), 'https://example.com/repo.git')
   })
 
-  row('git/remote: remoteAdd overwrite replaces', { debug: true }, async ({ sandbox }) => {
+  row('git/remote: remoteAdd overwrite replaces', {}, async ({ sandbox }) => {
     const path = await repository(sandbox)
     await sandbox.git.remoteAdd(path, 'origin', 'https://example.com/first.git')
     await sandbox.git.remoteAdd(path, 'origin', 'https://example.com/second.git', { overwrite: true })
@@ -187,7 +187,7 @@ describe('git/remote', mode, () => {
 })
 
 describe('git/reset and restore', mode, () => {
-  row('git/reset: hard discards changes', { debug: true }, async ({ sandbox }) => {
+  row('git/reset: hard discards changes', {}, async ({ sandbox }) => {
     const path = await committed(sandbox)
     await sandbox.files.write(`${path}/README.md`, 'changed\n')
     assert.equal((await sandbox.git.status(path)).isClean, false)
@@ -196,7 +196,7 @@ describe('git/reset and restore', mode, () => {
     assert.equal(await sandbox.files.read(`${path}/README.md`), 'hello\n')
   })
 
-  row('git/restore: staged unstages', { debug: true }, async ({ sandbox }) => {
+  row('git/restore: staged unstages', {}, async ({ sandbox }) => {
     const path = await committed(sandbox)
     await sandbox.files.write(`${path}/README.md`, 'changed\n')
     await sandbox.git.add(path)
@@ -206,7 +206,7 @@ describe('git/reset and restore', mode, () => {
     assert.deepEqual([status.hasStaged, status.hasChanges], [false, true])
   })
 
-  row('git/restore: worktree discards changes', { debug: true }, async ({ sandbox }) => {
+  row('git/restore: worktree discards changes', {}, async ({ sandbox }) => {
     const path = await committed(sandbox)
     await sandbox.files.write(`${path}/README.md`, 'changed\n')
     await sandbox.git.restore(path, { paths: ['README.md'] })
@@ -216,7 +216,7 @@ describe('git/reset and restore', mode, () => {
 })
 
 describe('git/status', mode, () => {
-  row('git/status: untracked file', { debug: true }, async ({ sandbox }) => {
+  row('git/status: untracked file', {}, async ({ sandbox }) => {
     const path = await repository(sandbox)
     await sandbox.files.write(`${path}/README.md`, 'hello\n')
     const status = await sandbox.git.status(path)
@@ -228,7 +228,7 @@ describe('git/status', mode, () => {
     assert.deepEqual(counters.map((name) => status[name]), [false, true, false, true, false, 1, 0, 1, 1, 0])
   })
 
-  row('git/status: added, modified, deleted, renamed', { debug: true }, async ({ sandbox }) => {
+  row('git/status: added, modified, deleted, renamed', {}, async ({ sandbox }) => {
     const path = await repository(sandbox)
     await sandbox.files.writeFiles(['README.md', 'DELETE.md', 'RENAME.md'].map((name) => ({
       path: `${path}/${name}`, data: `the content of ${name}\n`,
@@ -251,7 +251,7 @@ describe('git/status', mode, () => {
 })
 
 describe('git/sync', mode, () => {
-  row('git/sync: push updates remote', { debug: true }, async ({ sandbox, defer }) => {
+  row('git/sync: push updates remote', {}, async ({ sandbox, defer }) => {
     const { url, base } = await served(sandbox, defer)
     const path = await committed(sandbox)
     await sandbox.git.remoteAdd(path, 'origin', url)
@@ -259,14 +259,14 @@ describe('git/sync', mode, () => {
     assert.equal(await output(sandbox, `git --git-dir=${base}/remote.git log -1 --pretty=%B main`), 'Initial commit')
   })
 
-  row('git/sync: push without upstream', { debug: true }, async ({ sandbox, defer }) => {
+  row('git/sync: push without upstream', {}, async ({ sandbox, defer }) => {
     const { url } = await served(sandbox, defer)
     const path = await committed(sandbox)
     await sandbox.git.remoteAdd(path, 'origin', url)
     await assert.rejects(sandbox.git.push(path, { setUpstream: false }), /no upstream branch is configured/i)
   })
 
-  row('git/sync: pull updates clone', { debug: true }, async ({ sandbox, defer }) => {
+  row('git/sync: pull updates clone', {}, async ({ sandbox, defer }) => {
     const { url, base } = await served(sandbox, defer)
     const path = await committed(sandbox)
     await sandbox.git.remoteAdd(path, 'origin', url)
@@ -280,7 +280,7 @@ describe('git/sync', mode, () => {
     assert.equal(await sandbox.files.read(`${base}/clone/README.md`), 'second\n')
   })
 
-  row('git/sync: pull without upstream', { debug: true }, async ({ sandbox, defer }) => {
+  row('git/sync: pull without upstream', {}, async ({ sandbox, defer }) => {
     const { url } = await served(sandbox, defer)
     const path = await committed(sandbox)
     await sandbox.git.remoteAdd(path, 'origin', url)

@@ -13,18 +13,18 @@ function collector() {
 const size = { cols: 80, rows: 24 }
 
 describe('pty', parallel, () => {
-  row('pty/kill: kill PTY', { debug: true }, async ({ sandbox }) => {
+  row('pty/kill: kill PTY', {}, async ({ sandbox }) => {
     const pty = await sandbox.pty.create({ ...size, onData: () => {} })
     assert.equal(await sandbox.pty.kill(pty.pid), true)
     await assert.rejects(pty.wait(), CommandExitError)
     await assert.rejects(sandbox.commands.run(`kill -0 ${pty.pid}`), CommandExitError)
   })
 
-  row('pty/kill: kill non-existing PTY', { debug: true }, async ({ sandbox }) => {
+  row('pty/kill: kill non-existing PTY', {}, async ({ sandbox }) => {
     assert.equal(await sandbox.pty.kill(999999), false)
   })
 
-  row('pty/connect: reconnect', { debug: true }, async ({ sandbox }) => {
+  row('pty/connect: reconnect', {}, async ({ sandbox }) => {
     const [first, second] = [collector(), collector()]
     const pty = await sandbox.pty.create({ ...size, envs: { FOO: 'bar' }, onData: first.onData })
     await sandbox.pty.sendInput(pty.pid, bytes('echo $FOO\n'))
@@ -39,7 +39,7 @@ describe('pty', parallel, () => {
     assert.match(second.text, /^bar/m)
   })
 
-  row('pty/create: create PTY', { debug: true }, async ({ sandbox }) => {
+  row('pty/create: create PTY', {}, async ({ sandbox }) => {
     const out = collector()
     const pty = await sandbox.pty.create({ ...size, envs: { ABC: '123' }, cwd: '/', onData: out.onData })
     await sandbox.pty.sendInput(pty.pid, bytes('echo $ABC; pwd; echo $TERM\nexit\n'))
@@ -50,7 +50,7 @@ describe('pty', parallel, () => {
     assert.match(out.text, /^xterm-256color/m)
   })
 
-  row('pty/resize: resize', { debug: true }, async ({ sandbox }) => {
+  row('pty/resize: resize', {}, async ({ sandbox }) => {
     const out = collector()
     const pty = await sandbox.pty.create({ ...size, onData: out.onData })
     await sandbox.pty.sendInput(pty.pid, bytes('tput cols\n'))
@@ -62,7 +62,7 @@ describe('pty', parallel, () => {
     assert.match(out.text, /^100\r?$/m)
   })
 
-  row('pty/input: send input', { debug: true }, async ({ sandbox }) => {
+  row('pty/input: send input', {}, async ({ sandbox }) => {
     const pty = await sandbox.pty.create({ ...size, onData: () => {} })
     await sandbox.pty.sendInput(pty.pid, bytes('exit\n'))
     assert.equal((await pty.wait()).exitCode, 0)

@@ -1,6 +1,6 @@
 import { describe } from 'node:test'
 import { InvalidArgumentError, Sandbox, SandboxError, SandboxNotFoundError } from 'e2b'
-import { assert, parallel, route, row, sleep, unique, until } from './support.mjs'
+import { assert, parallel, route, row, sleep, unique, until, visit } from './support.mjs'
 
 async function all(paginator) {
   const found = []
@@ -147,14 +147,12 @@ describe('sandbox/secure', () => {
 })
 
 describe('sandbox/host', parallel, () => {
-  const request = (sandbox, port) => fetch(`${process.env.E2B_SANDBOX_URL}/`, { headers: route(sandbox, port) })
-
   row('sandbox/host: ping server in a running sandbox', {}, async ({ sandbox }) => {
     await sandbox.files.write('www/index.html', 'served from inside')
     await sandbox.commands.run('cd www && python -m http.server 8000', { background: true, timeoutMs: 0 })
     const answers = []
     await until('the server', async () => {
-      const response = await request(sandbox, 8000)
+      const response = await visit(sandbox, 8000)
       answers.push(response.status)
       return response.status === 200 && (await response.text()) === 'served from inside'
     })
@@ -163,7 +161,7 @@ describe('sandbox/host', parallel, () => {
 
   row('sandbox/host: request to a killed sandbox', {}, async ({ sandbox }) => {
     await sandbox.kill()
-    const response = await request(sandbox, 3000)
+    const response = await visit(sandbox, 3000)
     assert.equal(response.status, 502)
     const body = await response.json()
     assert.equal(body.message, 'The sandbox was not found')
@@ -172,7 +170,7 @@ describe('sandbox/host', parallel, () => {
   })
 
   row('sandbox/host: request to a closed port', {}, async ({ sandbox }) => {
-    const response = await request(sandbox, 3000)
+    const response = await visit(sandbox, 3000)
     assert.equal(response.status, 502)
     const body = await response.json()
     assert.equal(body.message, 'The sandbox is running but port is not open')

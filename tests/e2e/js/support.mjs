@@ -4,10 +4,15 @@
 // under names of its own and ends what it started.
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { Sandbox } from 'e2b'
 
 export const debug = process.env.E2B_DEBUG === 'true'
+// How the SDK finds the server: by domain with TLS, or by two plain URLs.
+export const overTls = !debug && !process.env.E2B_API_URL
+// Set when a release other than the newest is tested.
+export const oldRelease = process.env.E2E_OLD === '1'
 const timeScale = Number(process.env.E2E_TIME_SCALE ?? 1)
 export const perTestLimitMs = 30_000 * timeScale
 
@@ -29,18 +34,31 @@ export async function until(what, probe, limitMs = 10_000 * timeScale) {
   }
 }
 
-// Headers that lead a hand-made request to a port of the sandbox; signed URLs carry no sandbox id when
-// E2B_SANDBOX_URL names a plain address.
-export const route = (sandbox, port = 49983) => ({
+// Headers that lead a hand-made request to a port of the sandbox. Behind one plain address signed URLs carry no sandbox
+// id; over a domain the host says it all.
+export const route = (sandbox, port = 49983) => overTls ? {} : {
   'E2b-Sandbox-Id': sandbox.sandboxId,
   'E2b-Sandbox-Port': String(port),
-})
+}
 
-// Declares one row. Options: `debug` marks a row that also holds against a bare agent; `create` are options of
-// Sandbox.create; `sandbox: false` leaves creating to the body. The body gets { sandbox, defer, t }; `defer` registers a
-// cleanup that runs before the sandbox ends.
+// A request to a server inside the sandbox.
+export const visit = (sandbox, port, { path = '/', headers = {}, ...options } = {}) =>
+  fetch((overTls ? `https://${sandbox.getHost(port)}` : process.env.E2B_SANDBOX_URL) + path,
+        { redirect: 'manual', signal: AbortSignal.timeout(15_000 * timeScale), ...options, headers: { ...route(sandbox, port), ...headers } })
+
+const rows = new Map(readFileSync(new URL('../rows.tsv', import.meta.url), 'utf8').split('\n')
+  .filter((line) => line && !line.startsWith('#')).map((line) => line.split('\t')).map(([id, , where]) => [id, where]))
+
+// Does the row hold where we are? rows.tsv says: T over a domain with TLS, P by plain URLs, D debug mode, O old releases, J old
+// releases of JavaScript only.
+export const applies = (id) =>
+  (rows.get(id) ?? '').includes(debug ? 'D' : overTls ? 'T' : 'P') && (!oldRelease || /[OJ]/.test(rows.get(id)))
+
+// Declares one row. Options: `create` are options of Sandbox.create; `sandbox: false` leaves creating to the body. The body
+// gets { sandbox, defer, t }; `defer` registers a cleanup that runs before the sandbox ends.
 export function row(id, options, body) {
-  if (debug && !options.debug) return
+  if (!rows.has(id)) throw new Error(`rows.tsv does not know '${id}'`)
+  if (!applies(id)) return
   const limit = options.limitMs ?? perTestLimitMs
   test(id, { timeout: limit }, async (t) => {
     const cleanups = []
@@ -52,6 +70,9 @@ export function row(id, options, body) {
     }
     try {
       await body({ sandbox, defer, t })
+    } catch (error) {
+      if (sandbox && error instanceof Error) error.stack = `sandbox ${sandbox.sandboxId}: ${error.stack}`
+      throw error
     } finally {
       for (const cleanup of cleanups.reverse()) await Promise.resolve(cleanup()).catch(() => {})
     }

@@ -6,7 +6,7 @@ from support import row, settle, unique
 METADATA = {"author": "e2e", "purpose": "check"}
 
 
-@row("files/metadata: write file with metadata", debug=True)
+@row("files/metadata: write file with metadata")
 async def test_write(case):
     name = unique("meta.txt")
     written = await settle(case.sbx.files.write(name, "x", metadata=METADATA))
@@ -14,7 +14,7 @@ async def test_write(case):
     assert (await settle(case.sbx.files.get_info(name))).metadata == METADATA
 
 
-@row("files/metadata: write with metadata using octet-stream", debug=True)
+@row("files/metadata: write with metadata using octet-stream")
 async def test_octet_stream(case):
     name = unique("meta.txt")
     written = await settle(case.sbx.files.write(name, "x", metadata=METADATA, use_octet_stream=True))
@@ -22,14 +22,14 @@ async def test_octet_stream(case):
     assert (await settle(case.sbx.files.get_info(name))).metadata == METADATA
 
 
-@row("files/metadata: write file without metadata", debug=True)
+@row("files/metadata: write file without metadata")
 async def test_without(case):
     name = unique("meta.txt")
     assert (await settle(case.sbx.files.write(name, "x"))).metadata is None
     assert (await settle(case.sbx.files.get_info(name))).metadata is None
 
 
-@row("files/metadata: several files share the metadata", debug=True)
+@row("files/metadata: several files share the metadata")
 async def test_several(case):
     files = [{"path": unique(f"meta{n}.txt"), "data": str(n)} for n in range(2)]
     infos = await settle(case.sbx.files.write_files(files, metadata=METADATA))
@@ -38,7 +38,7 @@ async def test_several(case):
         assert (await settle(case.sbx.files.get_info(file["path"]))).metadata == METADATA
 
 
-@row("files/metadata: listing shows metadata", debug=True)
+@row("files/metadata: listing shows metadata")
 async def test_list(case):
     root = unique("meta")
     await settle(case.sbx.files.write(f"{root}/a.txt", "x", metadata=METADATA))
@@ -46,7 +46,7 @@ async def test_list(case):
     assert entry.metadata == METADATA
 
 
-@row("files/metadata: rename keeps metadata", debug=True)
+@row("files/metadata: rename keeps metadata")
 async def test_rename(case):
     root = unique("meta")
     await settle(case.sbx.files.write(f"{root}/a.txt", "x", metadata=METADATA))
@@ -54,7 +54,7 @@ async def test_rename(case):
     assert moved.metadata == METADATA
 
 
-@row("files/metadata: overwriting clears stale metadata", debug=True)
+@row("files/metadata: overwriting clears stale metadata")
 async def test_overwrite(case):
     name = unique("meta.txt")
     await settle(case.sbx.files.write(name, "old", metadata=METADATA))
@@ -62,7 +62,7 @@ async def test_overwrite(case):
     assert (await settle(case.sbx.files.get_info(name))).metadata is None
 
 
-@row("files/metadata: xattr set inside is shown", debug=True)
+@row("files/metadata: xattr set inside is shown")
 async def test_xattr(case):
     name = unique("meta.txt")
     await settle(case.sbx.files.write(name, "x"))
@@ -72,7 +72,7 @@ async def test_xattr(case):
     assert (await settle(case.sbx.files.get_info(name))).metadata == {"author": "inside"}
 
 
-@row("files/metadata: invalid metadata is rejected", debug=True)
+@row("files/metadata: invalid metadata is rejected")
 async def test_invalid(case):
     name = unique("meta.txt")
     for bad in ({"a key": "v"}, {"": "v"}, {"key": "line\nbreak"}, {"key": "ü"}):

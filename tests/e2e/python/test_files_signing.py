@@ -1,25 +1,16 @@
-"""Signed URLs with a bare HTTP client. Only the routing headers are added: the URL of a server reached by plain address
-carries no sandbox id."""
+"""Signed URLs with a bare HTTP client: no token is sent."""
 
 import json
-import urllib.error
-import urllib.request
 
-from support import row, settle
+from support import fetch, route, row, settle
 
 EXPIRED = {"code": 401, "message": "signature is already expired"}
 
 
 def request(case, url, body=None, content_type=None):
-    headers = {"E2b-Sandbox-Id": case.sbx.sandbox_id, "E2b-Sandbox-Port": "49983"}
-    if content_type:
-        headers["Content-Type"] = content_type
-    made = urllib.request.Request(url, data=body, headers=headers, method="POST" if body is not None else "GET")
-    try:
-        with urllib.request.urlopen(made, timeout=10) as response:
-            return response.status, response.read()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read()
+    headers = {**route(case.sbx), **({"Content-Type": content_type} if content_type else {})}
+    status, _, content = fetch(url, headers, body)
+    return status, content
 
 
 def upload(case, url, content):

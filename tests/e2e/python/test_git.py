@@ -58,7 +58,7 @@ async def served(case):
 
 
 def git_row(row_id):
-    return row(row_id, flavors=("sync",), debug=True, **LIFE)
+    return row(row_id, flavors=("sync",), **LIFE)
 
 
 @git_row("git/add: add stages files")

@@ -48,7 +48,7 @@ class Terminal:
         return re.search(pattern, self.output.decode(errors="replace").replace("\r", "\n"), re.MULTILINE)
 
 
-@row("pty/kill: kill PTY", debug=True)
+@row("pty/kill: kill PTY")
 async def test_kill(case):
     terminal = await Terminal.create(case)
     assert await settle(case.sbx.pty.kill(terminal.handle.pid)) is True
@@ -58,12 +58,12 @@ async def test_kill(case):
         await settle(case.sbx.commands.run(f"kill -0 {terminal.handle.pid}"))
 
 
-@row("pty/kill: kill non-existing PTY", debug=True)
+@row("pty/kill: kill non-existing PTY")
 async def test_kill_non_existing(case):
     assert await settle(case.sbx.pty.kill(999999)) is False
 
 
-@row("pty/connect: reconnect", flavors=("async",), debug=True)
+@row("pty/connect: reconnect", flavors=("async",))
 async def test_reconnect(case):
     first = await Terminal.create(case, envs={"FOO": "bar"})
     await first.type("echo $FOO\n")
@@ -87,7 +87,7 @@ async def test_reconnect_at_once(case):
     assert second.shows("^bar")
 
 
-@row("pty/create: create PTY", debug=True)
+@row("pty/create: create PTY")
 async def test_create(case):
     terminal = await Terminal.create(case, envs={"ABC": "123"}, cwd="/")
     await terminal.type("echo $ABC; pwd; echo $TERM\nexit\n")
@@ -97,7 +97,7 @@ async def test_create(case):
     assert terminal.shows("^xterm-256color")
 
 
-@row("pty/resize: resize", debug=True)
+@row("pty/resize: resize")
 async def test_resize(case):
     terminal = await Terminal.create(case)
     if case.flavor.is_async:
@@ -117,14 +117,14 @@ async def test_resize(case):
     assert terminal.shows("^100$")
 
 
-@row("pty/input: send input", debug=True)
+@row("pty/input: send input")
 async def test_send_input(case):
     terminal = await Terminal.create(case)
     await terminal.type("exit\n")
     assert (await terminal.wait()).exit_code == 0
 
 
-@row("pty/input: stream input", debug=True)
+@row("pty/input: stream input")
 async def test_stream_input(case):
     terminal = await Terminal.create(case)
     keys = ["echo str", "eamed\n", "exit\n"]

@@ -1,13 +1,10 @@
 import asyncio
 import datetime
-import os
-import urllib.error
-import urllib.request
 
 import pytest
-from e2b import InvalidArgumentException, SandboxException, SandboxNotFoundException, SandboxQuery, SandboxState
+from e2b import InvalidArgumentException, SandboxException, SandboxQuery, SandboxState
 
-from support import row, settle, unique, until
+from support import SandboxNotFoundException, row, settle, unique, until, visit
 
 RUNNING = [SandboxState.RUNNING]
 
@@ -187,16 +184,11 @@ async def test_info(case):
 async def test_ping_server(case):
     await settle(case.sbx.files.write("www/index.html", "served from inside"))
     await settle(case.sbx.commands.run("cd www && python -m http.server 8001", background=True, timeout=0))
-    headers = {"E2b-Sandbox-Id": case.sbx.sandbox_id, "E2b-Sandbox-Port": "8001"}
-    made = urllib.request.Request(os.environ["E2B_SANDBOX_URL"] + "/", headers=headers)
 
-    def answered():
-        try:
-            with urllib.request.urlopen(made, timeout=10) as response:
-                return response.read() == b"served from inside"
-        except urllib.error.HTTPError as error:
-            assert error.code == 502
-            return False
+    async def answered():
+        status, _, body = await visit(case.sbx, 8001)
+        assert status in (200, 502), f"status {status} of the server inside"
+        return status == 200 and body == b"served from inside"
 
     await until("the server", answered)
 
