@@ -4,7 +4,7 @@ import fs from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import { describe, test } from 'node:test'
-import { apiKey, assert, limited, Raw, request, until, withSandbox } from './support.mjs'
+import { apiKey, assert, limited, plainUrl, Raw, request, until, withSandbox } from './support.mjs'
 import { commandLine, descriptors, home, networkSockets, pids, serverPid, status, wardenPid } from './machine.mjs'
 
 const numbers = (text) => text.split(/\s+/).map(Number)
@@ -29,8 +29,12 @@ describe('host/server', () => {
 
   test('host/server: listens only where it was told', limited(10), () => {
     const listening = networkSockets(serverPid).filter((socket) => socket.table.startsWith('tcp') && socket.state === '0A')
-    const port = Number(new URL(process.env.E2B_API_URL).port).toString(16).toUpperCase().padStart(4, '0')
-    assert.deepEqual(listening.map((socket) => socket.local), [`0100007F:${port}`])
+    const hex = (number, width) => number.toString(16).toUpperCase().padStart(width, '0')
+    const at = (address, port) => address.split('.').reverse().map((part) => hex(Number(part), 2)).join('') + ':' + hex(Number(port), 4)
+    const told = [at('127.0.0.1', plainUrl.port), at(process.env.E2E_SERVER_ADDRESS, 443), at('127.0.0.1', 9464)]
+    assert.ok(listening.some((socket) => socket.local === told[0]) && listening.some((socket) => socket.local === told[1]))
+    // Sockets of the router that sandboxes reach are in its own namespace.
+    assert.deepEqual(listening.map((socket) => socket.local).filter((local) => !told.includes(local)), [])
   })
 
   test('host/server: secrets are private', limited(10), () => {
@@ -38,7 +42,8 @@ describe('host/server', () => {
     assert.equal(fs.statSync(keys).mode & 0o077, 0, 'the folder of keys')
     const files = fs.readdirSync(keys)
     assert.ok(files.length > 0)
-    for (const file of files) assert.equal(fs.statSync(path.join(keys, file)).mode & 0o077, 0, file)
+    // Certificates are for everybody; the folder is not.
+    for (const file of files.filter((name) => !name.endsWith('.pem'))) assert.equal(fs.statSync(path.join(keys, file)).mode & 0o077, 0, file)
     const state = path.join(home, 'state')
     for (const file of fs.readdirSync(state)) {
       const whole = path.join(state, file)

@@ -1,13 +1,20 @@
 // Hand-made HTTP for the raw suites: plain requests, raw sockets, Connect framing with both codecs.
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import http from 'node:http'
+import https from 'node:https'
 import net from 'node:net'
 import { test } from 'node:test'
 export { Sandbox } from '../js/sdk.mjs'
 
 export { assert }
-export const apiUrl = new URL(process.env.E2B_API_URL)
+export const domain = process.env.E2E_DOMAIN
+// By domain and TLS unless the run says plain URLs.
+export const overTls = !process.env.E2B_API_URL
+export const apiUrl = new URL(process.env.E2B_API_URL ?? `https://api.${domain}`)
+// The server's plain address, for suites that look at bytes; both lead to the same server.
+export const plainUrl = new URL(process.env.E2E_SERVER_URL)
 export const apiKey = process.env.E2B_API_KEY
 const timeScale = Number(process.env.E2E_TIME_SCALE ?? 1)
 
@@ -26,11 +33,23 @@ export async function until(what, probe, limitMs = 10_000 * timeScale) {
 
 export const limited = (seconds) => ({ timeout: seconds * 1000 * timeScale })
 
+// A client request of node:http or node:https over a connection of its own.
+export const start = (base, options, onResponse) =>
+  (base.protocol === 'https:' ? https : http).request(
+    { host: base.hostname, port: base.port || (base.protocol === 'https:' ? 443 : 80), agent: false, ...options }, onResponse)
+
+// Where a port of a sandbox answers by its own name.
+export const hostOf = (id, port) => `${port}-${id}.${domain}`
+export const urlOf = (id, port) => new URL(`https://${hostOf(id, port)}`)
+
+// The administrator's secret, as the server keeps it.
+export const adminToken = () => readFileSync(`${process.env.ATOLL_E2E_HOME}/keys/admin.token`, 'utf8').trim()
+
 // One request over a connection of its own. The body may be a string, bytes, or an async iterable (sent chunked).
 // Returns { status, headers, body (Buffer), text, json }.
 export function request(method, path, { headers = {}, body, base = apiUrl } = {}) {
   return new Promise((resolve, reject) => {
-    const req = http.request({ host: base.hostname, port: base.port, method, path, headers, agent: false }, (res) => {
+    const req = start(base, { method, path, headers }, (res) => {
       const chunks = []
       res.on('data', (chunk) => chunks.push(chunk))
       res.on('error', reject)
@@ -112,11 +131,20 @@ export class Raw {
 
   // Headers that lead to the agent, with its token.
   headers(port = 49983) {
-    return { 'E2b-Sandbox-Id': this.id, 'E2b-Sandbox-Port': String(port), 'X-Access-Token': this.token }
+    return { 'E2b-Sandbox-Id': this.id, 'E2b-Sandbox-Port': String(port), ...(this.token && { 'X-Access-Token': this.token }) }
+  }
+
+  get base() {
+    return overTls ? urlOf(this.id, 49983) : apiUrl
   }
 
   request(method, path, { headers = {}, ...options } = {}) {
-    return request(method, path, { headers: { ...this.headers(), ...headers }, ...options })
+    return request(method, path, { base: this.base, headers: { ...this.headers(), ...headers }, ...options })
+  }
+
+  // A request to a server inside, by the host of its port and nothing else.
+  visit(port, path = '/', { method = 'GET', headers = {}, body } = {}) {
+    return request(method, path, { base: urlOf(this.id, port), headers, body })
   }
 
   upload(path, body, headers = {}) {
@@ -151,8 +179,8 @@ export class Raw {
   // the connection breaks.
   open(procedure, message, { headers = {} } = {}) {
     const stream = { messages: [], socket: undefined }
-    const req = http.request({
-      host: apiUrl.hostname, port: apiUrl.port, method: 'POST', path: procedure, agent: false,
+    const req = start(this.base, {
+      method: 'POST', path: procedure,
       headers: { ...this.headers(), 'Content-Type': 'application/connect+json', 'Connect-Protocol-Version': '1', ...headers },
     })
     stream.close = () => req.destroy()
@@ -198,6 +226,26 @@ export class Raw {
     return api('DELETE', `/sandboxes/${this.id}`)
   }
 
+  // Starts a command that goes on, and returns its stream.
+  background(command, user) {
+    const headers = user ? { Authorization: `Basic ${Buffer.from(`${user}:`).toString('base64')}` } : {}
+    return this.open('/process.Process/Start', { process: { cmd: '/bin/bash', args: ['-l', '-c', command] } }, { headers })
+  }
+
+  // A Python program inside that serves `port`; comes back when it does.
+  async serve(port, program, { address = '127.0.0.1' } = {}) {
+    const name = `/home/user/serve-${port}.py`
+    assert.equal((await this.upload(name, program)).status, 200)
+    this.background(`exec python3 -u ${name} > /tmp/serve-${port}.log 2>&1`)
+    await until(`the server on port ${port} of sandbox ${this.id}`, async () =>
+      (await this.run(`python3 -c 'import socket; socket.create_connection(("${address}", ${port}), 1)' 2>/dev/null && echo up || true`))
+        .stdout === 'up\n')
+  }
+
+  api(method, path = '', body, headers) {
+    return api(method, `/sandboxes/${this.id}${path}`, body, headers)
+  }
+
   async alive() {
     const health = await this.request('GET', '/health')
     return health.status === 204
@@ -210,6 +258,9 @@ export function withSandbox(id, body, { seconds = 30, create = {} } = {}) {
     const sandbox = await Raw.create({ metadata: { e2e: id }, ...create })
     try {
       await body(sandbox, t)
+    } catch (error) {
+      if (error instanceof Error) error.stack = `sandbox ${sandbox.id}: ${error.stack}`
+      throw error
     } finally {
       // An open connection would keep the whole file from ending.
       for (const stream of sandbox.streams) stream.close()

@@ -1,7 +1,7 @@
 // The agent's protocol beyond what the SDKs use: both codecs, streams, files over plain HTTP.
 import { describe } from 'node:test'
 import zlib from 'node:zlib'
-import { apiUrl, assert, envelope, proto, protoCodec, Raw, readEnvelopes, request, sleep, unproto, unique, until, withSandbox } from './support.mjs'
+import { plainUrl, assert, envelope, proto, protoCodec, Raw, readEnvelopes, request, sleep, unproto, unique, until, withSandbox } from './support.mjs'
 
 const bash = (command, more = {}) => ({ process: { cmd: '/bin/bash', args: ['-c', command] }, ...more })
 const start = '/process.Process/Start'
@@ -260,7 +260,7 @@ describe('wire/plain', () => {
   })
 
   withSandbox('wire/plain: sandbox traffic by host name', async (sandbox) => {
-    const answer = await request('GET', '/health', { headers: { Host: `49983-${sandbox.id}.sandbox.test:${apiUrl.port}` } })
+    const answer = await request('GET', '/health', { base: plainUrl, headers: { Host: `49983-${sandbox.id}.sandbox.test:${plainUrl.port}` } })
     assert.equal(answer.status, 204)
   })
 })
