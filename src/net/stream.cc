@@ -20,6 +20,7 @@ namespace atl::net {
 namespace {
 
 constexpr auto kUse = asio::as_tuple(asio::use_awaitable);
+constexpr std::size_t kMuch = 8 * 1024;
 
 class SocketStream final : public Stream {
  public:
@@ -36,19 +37,27 @@ class SocketStream final : public Stream {
   // MSG_DONTWAIT, not only O_NONBLOCK: that one is a property of the connection, and whoever gave
   // us its descriptor could take it away again.
   Task<Result<std::size_t>> read_some(std::span<char> into) override {
-    co_await take_turn();
-    for (;;) {
-      const ssize_t n = ::recv(socket_.native_handle(), into.data(), into.size(), MSG_DONTWAIT);
-      if (n >= 0) co_return std::size_t(n);
+    if (must_yield()) co_await asio::post(socket_.get_executor(), asio::use_awaitable);
+    while (eager_) {
+      const ssize_t n = ::recv(socket_.native_handle(), into.data(), into.size(), 0);
+      if (n >= 0) co_return took(std::size_t(n), into.size());
       if (errno == EINTR) continue;
       if (errno != EAGAIN && errno != EWOULDBLOCK) co_return errno_error("read");
-      auto ready = wait(Socket::wait_read, read_timer_, read_timeout_, "read");
-      ATOLL_CO_TRY(co_await std::move(ready));
+      break;
     }
+    // Most likely nothing is there yet. Asio tries once and then waits, without another system call
+    // to say what it waits for.
+    turns_ = 0;
+    const Waiting waiting(read_timer_);
+    begin_wait(read_timer_, read_timeout_);
+    auto [ec, n] = co_await socket_.async_read_some(asio::buffer(into.data(), into.size()), kUse);
+    ATOLL_CO_TRY(
+        end_wait(read_timer_, ec == asio::error::eof ? boost::system::error_code() : ec, "read"));
+    co_return took(n, into.size());
   }
 
   Task<Result<void>> write_pieces(std::span<const std::string_view> pieces) override {
-    co_await take_turn();
+    if (must_yield()) co_await asio::post(socket_.get_executor(), asio::use_awaitable);
     std::array<iovec, 8> vec{};
     std::size_t count = 0;
     for (std::string_view piece : pieces) {
@@ -65,8 +74,11 @@ class SocketStream final : public Stream {
       if (n < 0) {
         if (errno == EINTR) continue;
         if (errno != EAGAIN && errno != EWOULDBLOCK) co_return errno_error("write");
-        auto ready = wait(Socket::wait_write, write_timer_, write_timeout_, "write");
-        ATOLL_CO_TRY(co_await std::move(ready));
+        turns_ = 0;
+        const Waiting waiting(write_timer_);
+        begin_wait(write_timer_, write_timeout_);
+        auto [ec] = co_await socket_.async_wait(Socket::wait_write, kUse);
+        ATOLL_CO_TRY(end_wait(write_timer_, ec, "write"));
         continue;
       }
       while (first < count && std::size_t(n) >= vec[first].iov_len)
@@ -136,42 +148,69 @@ class SocketStream final : public Stream {
  private:
   // Reads and writes that never have to wait would keep the thread from everybody else: every few
   // of them go to the back of the queue once.
-  Task<void> take_turn() {
-    if (++turns_ % 16 != 0) co_return;
-    co_await asio::post(socket_.get_executor(), asio::use_awaitable);
+  bool must_yield() { return ++turns_ % 16 == 0; }
+
+  // After much was read, more is probably there already.
+  std::size_t took(std::size_t n, std::size_t wanted) {
+    eager_ = n == wanted || n >= kMuch;
+    return n;
   }
 
-  // A deadline of its own for each direction: a reader and a writer may wait at the same time.
+  // A deadline of its own for each direction: a reader and a writer may wait at the same time. The
+  // timer is not touched by every wait: it stays set, and looks at `due` when it fires.
   struct Deadline {
     explicit Deadline(const asio::any_io_executor& executor) : timer(executor) {}
     asio::steady_timer timer;
-    std::uint64_t generation = 0;  // a handler of an earlier wait must not touch a later one
+    std::uint64_t generation = 0;  // a handler of an earlier setting must not touch a later one
+    bool set = false;
+    std::optional<std::chrono::steady_clock::time_point> due;  // while somebody waits
     bool passed = false;
   };
 
-  Task<Result<void>> wait(Socket::wait_type what, Deadline& deadline,
-                          std::optional<std::chrono::milliseconds> timeout, std::string_view name) {
+  // Nobody waits any more, also when a coroutine was cancelled instead of resumed.
+  struct Waiting {
+    explicit Waiting(Deadline& d) : deadline(d) {}
+    ~Waiting() { deadline.due.reset(); }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+    Deadline& deadline;
+  };
+
+  void begin_wait(Deadline& deadline, std::optional<std::chrono::milliseconds> timeout) {
     deadline.passed = false;
-    if (timeout) {
-      deadline.timer.expires_after(*timeout);
-      deadline.timer.async_wait(
-          [this, &deadline, alive = std::weak_ptr<char>(alive_),
-           generation = ++deadline.generation](const boost::system::error_code& ec) {
-            if (ec || alive.expired() || generation != deadline.generation) return;
-            deadline.passed = true;
-            boost::system::error_code ignored;
-            socket_.cancel(ignored);
-          });
-    }
-    auto [ec] = co_await socket_.async_wait(what, kUse);
-    ++deadline.generation;
-    if (timeout) deadline.timer.cancel();
+    deadline.due.reset();
+    if (!timeout) return;
+    deadline.due = std::chrono::steady_clock::now() + *timeout;
+    if (!deadline.set || *deadline.due < deadline.timer.expiry()) set_timer(deadline);
+  }
+
+  static Result<void> end_wait(const Deadline& deadline, const boost::system::error_code& ec,
+                               std::string_view name) {
     if (deadline.passed) {
-      co_return make_error(Errc::deadline_exceeded,
-                           std::string(name) + ": the peer was silent for too long");
+      return make_error(Errc::deadline_exceeded,
+                        std::string(name) + ": the peer was silent for too long");
     }
-    if (ec) co_return to_error(ec, name);
-    co_return Result<void>();
+    if (ec) return to_error(ec, name);
+    return {};
+  }
+
+  void set_timer(Deadline& deadline) {
+    deadline.set = true;
+    deadline.timer.expires_at(*deadline.due);
+    deadline.timer.async_wait(
+        [this, &deadline, alive = std::weak_ptr<char>(alive_),
+         generation = ++deadline.generation](const boost::system::error_code& ec) {
+          if (ec || alive.expired() || generation != deadline.generation) return;
+          deadline.set = false;
+          if (!deadline.due) return;
+          if (std::chrono::steady_clock::now() < *deadline.due) {
+            set_timer(deadline);
+            return;
+          }
+          deadline.passed = true;
+          boost::system::error_code ignored;
+          socket_.cancel(ignored);
+        });
   }
 
   Socket socket_;
@@ -179,6 +218,7 @@ class SocketStream final : public Stream {
   Deadline write_timer_;
   std::shared_ptr<char> alive_;
   unsigned turns_ = 0;
+  bool eager_ = false;
   std::optional<std::chrono::milliseconds> read_timeout_;
   std::optional<std::chrono::milliseconds> write_timeout_;
 };
