@@ -9,6 +9,7 @@
 #include <boost/asio/this_coro.hpp>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <utility>
 
 namespace atl::proxy {
@@ -18,6 +19,7 @@ namespace asio = net::asio;
 
 constexpr std::size_t kMaxAnswer = 4096;
 constexpr std::size_t kShortestAnswer = 17;  // "HTTP/1.1 200 " and two line ends
+constexpr std::string_view kEnd = "\r\n\r\n";
 constexpr std::chrono::milliseconds kTime{10'000};
 
 class Fd {
@@ -58,9 +60,8 @@ bool is_tcp(int fd) {
 }
 
 // Up to `count` bytes and at most one descriptor. 0: the agent hung up; -1 with errno.
-ssize_t receive(int fd, std::size_t count, Answer& answer) {
-  char bytes[kShortestAnswer];
-  iovec text{bytes, std::min(count, sizeof bytes)};
+ssize_t receive(int fd, std::span<char> bytes, Answer& answer) {
+  iovec text{bytes.data(), bytes.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
   message.msg_iov = &text;
@@ -78,13 +79,25 @@ ssize_t receive(int fd, std::size_t count, Answer& answer) {
     std::memcpy(&got, CMSG_DATA(header), sizeof got);
     answer.descriptor = Fd(got);
   }
-  answer.head.append(bytes, std::size_t(n));
+  answer.head.append(bytes.data(), std::size_t(n));
   return n;
+}
+
+// The same, never past the end of the head: what follows it in a tunnel is the service's.
+ssize_t receive_head(int fd, Answer& answer) {
+  char bytes[512];
+  const ssize_t there = ::recv(fd, bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
+  if (there <= 0) return there;
+  const std::string all = answer.head + std::string(bytes, std::size_t(there));
+  const std::size_t end = all.find(kEnd, answer.head.size() < 3 ? 0 : answer.head.size() - 3);
+  const std::size_t wanted =
+      end == std::string::npos ? std::size_t(there) : end + kEnd.size() - answer.head.size();
+  return receive(fd, std::span<char>(bytes, wanted), answer);
 }
 
 // Status of the answer once its head is whole. 0: not yet.
 Result<int> status_of(std::string_view head) {
-  if (!head.ends_with("\r\n\r\n")) return 0;
+  if (!head.ends_with(kEnd)) return 0;
   if (!head.starts_with("HTTP/1.") || head.size() < kShortestAnswer)
     return make_error(Errc::internal, "the agent speaks no HTTP");
   int status = 0;
@@ -105,12 +118,9 @@ Result<net::Socket> adopt(Fd fd, const asio::any_io_executor& strand) {
   return socket;
 }
 
-// Never past the head: what follows it in a tunnel is the service's.
 net::Task<Result<int>> read_answer(net::Socket& socket, Answer& answer) {
   for (;;) {
-    const std::size_t left =
-        answer.head.size() < kShortestAnswer ? kShortestAnswer - answer.head.size() : 1;
-    const ssize_t n = receive(socket.native_handle(), left, answer);
+    const ssize_t n = receive_head(socket.native_handle(), answer);
     if (n == 0) co_return make_error(Errc::unavailable, "the agent ended the connection");
     if (n > 0) {
       ATOLL_CO_TRY_ASSIGN(const int status, status_of(answer.head));
