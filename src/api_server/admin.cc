@@ -91,7 +91,7 @@ void Handlers::audit(const Call& call, const std::string& team, const std::strin
                                             .action = action,
                                             .subject = subject,
                                             .detail = detail,
-                                            .peer = call.peer});
+                                            .peer = call.who.caller.peer});
   if (!written.ok())
     log::error("the audit log cannot be written", {{"error", written.error().message}});
 }

@@ -66,11 +66,12 @@ struct ApiServer::Impl {
     if (request.method == "OPTIONS") co_return preflight(request);
     Match match = match_route(request.method, request.path());
     if (match.route == nullptr) co_return no_route(request, match);
-    Call call{request, *match.route, std::move(match.params), exchange.peer};
+    Call call{request, *match.route, std::move(match.params)};
     if (match.route->auth != Auth::none) {
       auto identity = authenticate(request, match.route->auth, store, options.admin_token);
       if (!identity.ok()) co_return refuse(to_api_error(identity.error()));
       call.who = std::move(*identity);
+      call.who.caller.peer = exchange.peer;
     }
     if (match.route->action == Action::gone) {
       co_return refuse(ApiError{

@@ -3,6 +3,7 @@
 #include "base/ids.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "engine/commands.h"
 
 namespace atl::api {
 namespace {
@@ -76,7 +77,7 @@ ApiError to_api_error(const Error& error, Operation operation) {
             : "Internal error. The server's log tells why under trace " + trace + ".";
   }
   if (operation == Operation::start) out.error_code = start_error_code(out.status);
-  if (out.status == 503) out.retry_after = std::chrono::seconds(1);
+  if (out.status == 503 || engine::is_transient(error)) out.retry_after = engine::kRetryAfter;
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/json.h"
+#include "engine/commands.h"
 
 namespace atl::api {
 namespace {
@@ -46,6 +47,12 @@ TEST(ApiErrors, WaitingIsSaidInHeadersWhereItHelps) {
   EXPECT_EQ(busy.message, "the server is shutting down. Try again in a moment.");
   EXPECT_TRUE(headers_of(busy).has("Retry-After"));
   EXPECT_FALSE(headers_of(to_api_error(make_error(Errc::not_found, "x"))).has("Retry-After"));
+  const ApiError crowded = to_api_error(engine::transient_refusal("too many at once"));
+  EXPECT_EQ(crowded.status, 429);
+  EXPECT_EQ(headers_of(crowded).get("Retry-After"), "1");
+  const ApiError full = to_api_error(make_error(Errc::resource_exhausted, "the limit"));
+  EXPECT_EQ(full.status, 429);
+  EXPECT_FALSE(headers_of(full).has("Retry-After")) << "waiting does not help";
 }
 
 // api/errors.md promises every status of the table, and Connect's names.

@@ -22,7 +22,6 @@ struct Call {
   const net::RequestHead& request;
   const Route& route;
   std::vector<std::string> params;
-  std::string peer;
   Identity who = {};
   std::string body = {};
 };
