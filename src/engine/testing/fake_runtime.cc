@@ -26,7 +26,11 @@ net::Task<void> pump(net::Stream& from, net::Stream& to) {
 
 }  // namespace
 
-net::Task<Result<void>> FakeRuntime::step(std::string name) {
+net::Task<Result<void>> FakeRuntime::step(std::string name, std::chrono::milliseconds takes) {
+  if (takes.count() > 0) {
+    asio::steady_timer timer(co_await asio::this_coro::executor, takes);
+    co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
+  }
   bool hang = false;
   {
     std::lock_guard lock(mutex_);
@@ -75,11 +79,7 @@ net::Task<void> FakeRuntime::stop_agent(std::shared_ptr<Agent> agent) {
 }
 
 net::Task<Result<runtime::Created>> FakeRuntime::create(runtime::SandboxSpec spec) {
-  if (create_takes.count() > 0) {
-    asio::steady_timer timer(co_await asio::this_coro::executor, create_takes);
-    co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
-  }
-  auto begin = step("create");
+  auto begin = step("create", create_takes);
   ATOLL_CO_TRY(co_await std::move(begin));
   Ipv4 address;
   {
@@ -133,7 +133,7 @@ net::Task<Result<void>> FakeRuntime::destroy(SandboxId id) {
 }
 
 net::Task<Result<void>> FakeRuntime::freeze(SandboxId id) {
-  auto begin = step("freeze");
+  auto begin = step("freeze", freeze_takes);
   ATOLL_CO_TRY(co_await std::move(begin));
   const auto agent = find(id);
   if (!agent) co_return make_error(Errc::not_found, "no sandbox " + id.str());
@@ -149,7 +149,7 @@ net::Task<Result<void>> FakeRuntime::freeze(SandboxId id) {
 }
 
 net::Task<Result<void>> FakeRuntime::thaw(SandboxId id) {
-  auto begin = step("thaw");
+  auto begin = step("thaw", thaw_takes);
   ATOLL_CO_TRY(co_await std::move(begin));
   const auto agent = find(id);
   if (!agent) co_return make_error(Errc::not_found, "no sandbox " + id.str());
@@ -165,7 +165,7 @@ net::Task<Result<void>> FakeRuntime::thaw(SandboxId id) {
 }
 
 net::Task<Result<void>> FakeRuntime::kill(SandboxId id) {
-  auto begin = step("kill");
+  auto begin = step("kill", kill_takes);
   ATOLL_CO_TRY(co_await std::move(begin));
   const auto agent = find(id);
   if (!agent) co_return make_error(Errc::not_found, "no sandbox " + id.str());

@@ -38,6 +38,9 @@ class FakeRuntime final : public runtime::Runtime {
   net::Handler handler;                     // requests other than /init, /health and CONNECT
   std::map<int, std::uint16_t> open_ports;  // port in the sandbox -> TCP port of the test
   std::chrono::milliseconds create_takes{0};
+  std::chrono::milliseconds freeze_takes{0};
+  std::chrono::milliseconds thaw_takes{0};
+  std::chrono::milliseconds kill_takes{0};
   int failing_creates = 0;
   int failing_destroys = 0;
   int init_status = 204;
@@ -75,7 +78,7 @@ class FakeRuntime final : public runtime::Runtime {
     std::chrono::microseconds cpu{0};
   };
   // Notes the call; hangs or fails when a test wants that.
-  net::Task<Result<void>> step(std::string name);
+  net::Task<Result<void>> step(std::string name, std::chrono::milliseconds takes = {});
   net::Task<void> stuck();
   net::Task<void> after(std::string name);
   net::Task<void> stop_agent(std::shared_ptr<Agent> agent);

@@ -38,6 +38,7 @@ Fixture::Fixture(EngineOptions options, bool start) : runtime(threads.io) {
   store = std::move(opened).value();
   key = std::move(store::create_key(*store, store->default_team().id, "test")).value();
   options.home = home.path();
+  options_ = options;
   auto made = Engine::create(threads.io, *store, runtime, std::move(options));
   EXPECT_TRUE(made.ok());
   engine = std::move(made).value();
@@ -46,6 +47,21 @@ Fixture::Fixture(EngineOptions options, bool start) : runtime(threads.io) {
 
 Fixture::~Fixture() {
   run(engine->shutdown(std::chrono::milliseconds(5'000), AtShutdown::kill_sandboxes));
+}
+
+void Fixture::restart() {
+  // Its loops end; its transitions stay where they are, held by operations that never come back.
+  run(engine->shutdown(std::chrono::milliseconds(0), AtShutdown::leave_sandboxes));
+  dead_.push_back(std::move(engine));
+  {
+    runtime.hangs_before.clear();
+    runtime.hangs_after.clear();
+  }
+  auto made = Engine::create(threads.io, *store, runtime, options_);
+  EXPECT_TRUE(made.ok());
+  engine = std::move(made).value();
+  auto started = run(engine->start());
+  EXPECT_TRUE(started.ok());
 }
 
 CreateCommand Fixture::command() const {

@@ -72,6 +72,16 @@ class Fixture {
         .get();
   }
 
+  // Runs a coroutine and does not wait for it.
+  template <class T>
+  void begin(net::Task<T> task) {
+    auto shared = std::make_shared<std::optional<T>>();
+    net::asio::co_spawn(net::asio::make_strand(threads.io), keep(std::move(task), shared),
+                        [](std::exception_ptr) {});
+  }
+  // The engine dies where it is; another one starts over the same store and runtime.
+  void restart();
+
   Caller caller() const { return Caller{store->default_team().id, key.record.id}; }
   CreateCommand command() const;
   // Polls every few milliseconds, for at most five seconds.
@@ -85,6 +95,8 @@ class Fixture {
   std::unique_ptr<Engine> engine;
 
  private:
+  EngineOptions options_;
+  std::vector<std::unique_ptr<Engine>> dead_;
   template <class T>
   static net::Task<void> keep(net::Task<T> task, std::shared_ptr<std::optional<T>> into) {
     into->emplace(co_await std::move(task));
