@@ -39,7 +39,7 @@ class SocketStream final : public Stream {
   Task<Result<std::size_t>> read_some(std::span<char> into) override {
     if (must_yield()) co_await asio::post(socket_.get_executor(), asio::use_awaitable);
     while (eager_) {
-      const ssize_t n = ::recv(socket_.native_handle(), into.data(), into.size(), 0);
+      const ssize_t n = ::recv(socket_.native_handle(), into.data(), into.size(), MSG_DONTWAIT);
       if (n >= 0) co_return took(std::size_t(n), into.size());
       if (errno == EINTR) continue;
       if (errno != EAGAIN && errno != EWOULDBLOCK) co_return errno_error("read");
@@ -50,7 +50,8 @@ class SocketStream final : public Stream {
     turns_ = 0;
     const Waiting waiting(read_timer_);
     begin_wait(read_timer_, read_timeout_);
-    auto [ec, n] = co_await socket_.async_read_some(asio::buffer(into.data(), into.size()), kUse);
+    auto [ec, n] =
+        co_await socket_.async_receive(asio::buffer(into.data(), into.size()), MSG_DONTWAIT, kUse);
     ATOLL_CO_TRY(
         end_wait(read_timer_, ec == asio::error::eof ? boost::system::error_code() : ec, "read"));
     co_return took(n, into.size());
