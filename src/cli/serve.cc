@@ -218,6 +218,11 @@ Result<engine::EngineOptions> engine_options(const ServeOptions& options, const 
   out.templates = home.templates();
   out.domain = addresses.domain;
   ATOLL_TRY_ASSIGN(out.ca_bundle, egress::ca_pem(home.path()));
+  // The server's own hosts, where header rules do not make the egress proxy answer for them.
+  if (!addresses.ca_file.empty()) {
+    ATOLL_TRY_ASSIGN(const std::string own_ca, read_file(addresses.ca_file));
+    out.ca_bundle += own_ca;
+  }
   out.max_sandboxes = options.max_sandboxes;
   out.max_per_team = options.max_per_team;
   out.max_per_key = options.max_per_key;
