@@ -25,7 +25,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kYoung{500};
+constexpr milliseconds kYoung{100};
 constexpr milliseconds kFirstPause{50};
 constexpr milliseconds kLongestPause{5'000};
 constexpr std::chrono::seconds kStopLimit{40};
