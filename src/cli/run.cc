@@ -17,6 +17,7 @@
 #include "cli/home.h"
 #include "cli/instance.h"
 #include "cli/program.h"
+#include "egress/egress.h"
 #include "engine/engine.h"
 #include "store/store.h"
 
@@ -68,12 +69,19 @@ struct Run {
   std::unique_ptr<runtime::JailRuntime> runtime;
   std::unique_ptr<store::Store> store;
   std::unique_ptr<engine::Engine> engine;
+  std::unique_ptr<egress::Egress> egress;  // the code's names are resolved here
   std::optional<Result<int>> outcome;
 };
 
 net::Task<Result<int>> work(Run& run, const RunOptions& options, Program program) {
   auto starting = run.engine->start();
   ATOLL_CO_TRY(co_await std::move(starting));
+  auto asking = run.runtime->egress_sockets();
+  ATOLL_CO_TRY_ASSIGN(const runtime::EgressSockets sockets, co_await std::move(asking));
+  if (sockets.proxy >= 0) {
+    ATOLL_CO_TRY_ASSIGN(run.egress,
+                        egress::Egress::create(run.io, sockets, run.engine->egress(), {}));
+  }
   engine::CreateCommand command;
   command.caller.team_id = run.store->default_team().id;
   command.template_reference = options.template_name;
@@ -140,6 +148,7 @@ Result<int> run_code(const RunOptions& options) {
                    if (failure) run.io.stop();
                  });
   run.io.run();
+  run.egress.reset();
   run.engine.reset();
   run.store.reset();
   for (const char* suffix : {"", "-wal", "-shm"}) ::unlink((db + suffix).c_str());
