@@ -29,6 +29,7 @@ using dns::Rcode;
 constexpr auto kUse = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t kMaxQuery = 4096;
 constexpr int kBurst = 64;
+constexpr std::size_t kMaxLoads = 16 * 1024;
 constexpr std::uint32_t kOwnTtl = 60;
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
@@ -158,6 +159,8 @@ struct Resolver::Impl : std::enable_shared_from_this<Impl> {
   struct Load {
     std::size_t in_flight = 0;
     std::size_t connections = 0;
+    std::chrono::steady_clock::time_point second;  // when the count began
+    std::size_t queries = 0;
   };
   std::unordered_map<std::uint32_t, Load> loads;  // by peer
   std::size_t in_flight = 0;
@@ -183,10 +186,20 @@ struct Resolver::Impl : std::enable_shared_from_this<Impl> {
                                                 Query query);
 
   Load& load_of(Ipv4 peer) { return loads[peer.value]; }
-  void settle(Ipv4 peer) {
-    const auto found = loads.find(peer.value);
-    if (found != loads.end() && found->second.in_flight == 0 && found->second.connections == 0)
-      loads.erase(found);
+  // One sandbox must not keep the resolver from the others: what is too much is not even read.
+  bool within_rate(Ipv4 peer) {
+    if (loads.size() > kMaxLoads) {
+      std::erase_if(loads, [](const auto& item) {
+        return item.second.in_flight == 0 && item.second.connections == 0;
+      });
+    }
+    Load& load = load_of(peer);
+    const auto now = std::chrono::steady_clock::now();
+    if (now - load.second >= std::chrono::seconds(1)) {
+      load.second = now;
+      load.queries = 0;
+    }
+    return ++load.queries <= options.queries_per_second;
   }
 };
 
@@ -220,7 +233,7 @@ net::Task<void> Resolver::Impl::serve_udp() {
 
 void Resolver::Impl::take_datagram(const Peer& peer, std::string_view bytes) {
   auto entry = table.find(peer.ip());
-  if (!entry) return;
+  if (!entry || !within_rate(peer.ip())) return;
   auto query = dns::parse_query(bytes);
   if (!query.ok()) {
     if (query.error().code == Errc::out_of_range) send(peer, dns::reply_to_malformed(bytes));
@@ -243,7 +256,6 @@ net::Task<void> Resolver::Impl::forward_datagram(Peer peer, std::shared_ptr<cons
   auto message = co_await std::move(forwarding);
   --in_flight;
   --load_of(peer.ip()).in_flight;
-  settle(peer.ip());
   if (message && !stopped) reply(peer, query, std::move(*message));
 }
 
@@ -310,14 +322,13 @@ net::Task<void> Resolver::Impl::serve_tcp() {
     }
     const Ipv4 peer{from.address().to_v4().to_uint()};
     auto stream = net::make_stream(net::Socket(std::move(socket)));
-    Load& load = load_of(peer);
-    if (!table.find(peer) || load.connections >= options.tcp_per_sandbox ||
+    const Load& load = load_of(peer);
+    if (!table.find(peer) || !within_rate(peer) || load.connections >= options.tcp_per_sandbox ||
         connections >= options.tcp_connections) {
       stream->reset();
-      settle(peer);
       continue;
     }
-    ++load.connections;
+    ++load_of(peer).connections;
     ++connections;
     spawn(strand, "dns connection", serve_connection(std::move(stream), peer));
   }
@@ -346,7 +357,7 @@ net::Task<void> Resolver::Impl::serve_connection(std::unique_ptr<net::Stream> st
     const std::string bytes = buffer.substr(2, size);
     buffer.erase(0, 2 + size);
     auto entry = table.find(peer);
-    if (!entry) break;
+    if (!entry || !within_rate(peer)) break;
     std::string answer;
     auto query = dns::parse_query(bytes);
     if (!query.ok()) {
@@ -368,7 +379,6 @@ net::Task<void> Resolver::Impl::serve_connection(std::unique_ptr<net::Stream> st
   }
   --connections;
   --load_of(peer).connections;
-  settle(peer);
 }
 
 Resolver::Resolver(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -26,6 +26,7 @@ struct ResolverOptions {
   std::string own_domain;  // empty: none
   std::size_t in_flight_per_sandbox = 64;
   std::size_t in_flight = 1024;
+  std::size_t queries_per_second = 1000;  // of one sandbox; more are dropped
   std::size_t tcp_per_sandbox = 8;
   std::size_t tcp_connections = 256;
   std::chrono::milliseconds tcp_idle{10'000};

@@ -257,6 +257,22 @@ TEST_F(ResolverTest, InFlightIsBounded) {
   EXPECT_EQ(answer->rcode, Rcode::server_failure);
 }
 
+TEST_F(ResolverTest, AFloodIsDropped) {
+  ResolverOptions options;
+  options.queries_per_second = 5;
+  start({}, options);
+  table_.set(ip("127.0.0.2"), one_, Policy{});
+  table_.set(ip("127.0.0.3"), *SandboxId::parse("two"), Policy{});
+  const auto fd = connected(SOCK_DGRAM, "127.0.0.2", "127.0.0.1", udp_port_);
+  for (unsigned i = 0; i < 20; ++i) send_all(fd.get(), query(i, "a.com", 28));
+  int answers = 0;
+  while (!receive(fd.get(), 100).empty()) ++answers;
+  EXPECT_EQ(answers, 5);
+  EXPECT_TRUE(ask(query(1, "a.com", 28), "127.0.0.3"));  // the neighbour does not notice
+  std::this_thread::sleep_for(milliseconds(1000));
+  EXPECT_TRUE(ask(query(1, "a.com", 28)));
+}
+
 TEST_F(ResolverTest, AnAnswerThatComesAfterTheSandboxIsDropped) {
   std::atomic<bool> go = false;
   DnsServer slow([&](const dns::Query& query, bool) {

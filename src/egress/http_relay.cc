@@ -10,7 +10,7 @@
 namespace atl::egress {
 namespace {
 
-constexpr std::size_t kBuffer = 32 * 1024;
+constexpr std::size_t kBuffer = 16 * 1024;
 constexpr std::array<std::string_view, 11> kHopByHop = {"Connection",
                                                         "Keep-Alive",
                                                         "Proxy-Connection",
@@ -95,6 +95,12 @@ class Conversation {
     if (!*got) co_return false;
     session_->touch();
     net::RequestHead request = std::move(**got);
+    // Framed anew, a body in another coding would lose the word about it.
+    const auto coding = request.headers.find("Transfer-Encoding");
+    if (coding && !net::iequals(*coding, "chunked")) {
+      auto refusing = refuse(400, "the only transfer coding here is chunked");
+      co_return co_await std::move(refusing);
+    }
     const auto name = take_request_name(request, port_);
     if (!name.ok()) {
       auto refusing = refuse(403, name.error().message);

@@ -89,7 +89,7 @@ void EgressProxy::Impl::take(tcp::socket socket, Ipv4 peer) {
   if (!entry || !to.ok()) return client->reset();
   auto session = std::make_shared<Session>(executor, entry->sandbox, peer, around->options.idle);
   if (!admit(session)) {
-    log::warn("egress: too many connections", {{"sandbox", entry->sandbox.str()}});
+    log::debug("egress: too many connections", {{"sandbox", entry->sandbox.str()}});
     return client->reset();
   }
   spawn(executor, "egress connection", serve(std::move(session), std::move(client), *to));

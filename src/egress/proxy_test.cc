@@ -198,6 +198,11 @@ TEST_F(ProxyTest, HttpTricksAreAnswered403) {
                     "POST / HTTP/1.1\r\nHost: allowed.com\r\nContent-Length: 5\r\n"
                     "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
             "HTTP/1.1 400");
+  EXPECT_EQ(
+      attempt("203.0.113.5",
+              "POST / HTTP/1.1\r\nHost: allowed.com\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"
+              "0\r\n\r\n"),
+      "HTTP/1.1 400");
   EXPECT_EQ(attempt("203.0.113.5", "GET / HTTP/1.1\r\nHost: allowed.com\r\nX: " +
                                        std::string(100'000, 'x') + "\r\n\r\n"),
             "HTTP/1.1 400");

@@ -6,7 +6,7 @@
 namespace atl::egress {
 namespace {
 
-constexpr std::size_t kBuffer = 32 * 1024;
+constexpr std::size_t kBuffer = 16 * 1024;
 // One side has finished: the other may go on, but not be silent for long.
 constexpr std::chrono::milliseconds kHalfClosedIdle{120'000};
 
