@@ -3,7 +3,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <functional>
+#include <random>
+#include <set>
 
 #include "jail_fixture.h"
 
@@ -195,6 +198,139 @@ TEST_F(JailCrash, InEveryStepOfDestroy) {
       destroy_all(where);
     }
   }
+}
+
+// One client of the random test and what it was told. Runs until the warden is gone.
+struct Client {
+  std::optional<SandboxId> id;
+  bool told = false;      // its create was answered
+  bool leaving = false;   // its destroy was asked for
+  int written = 0;        // the last write that was answered
+  int writing = 0;        // the last write that was asked for
+  std::string complaint;  // an answer that should not have been given
+};
+
+struct Load {
+  runtime::JailRuntime& runtime;
+  std::function<runtime::SandboxSpec()> spec;
+  std::mt19937& random;
+  int running = 0;
+  int operations = 0;
+};
+
+net::Task<Result<void>> one_step(Load& load, Client& client) {
+  ++load.operations;
+  if (!client.id) {
+    runtime::SandboxSpec wanted = load.spec();
+    client = Client{};
+    client.id = wanted.id;
+    ATOLL_CO_TRY(co_await load.runtime.create(std::move(wanted)));
+    client.told = true;
+    co_return Result<void>();
+  }
+  const SandboxId id = *client.id;
+  switch (load.random() % 8) {
+    case 0: {
+      client.leaving = true;
+      ATOLL_CO_TRY(co_await load.runtime.destroy(id));
+      client.id.reset();
+      break;
+    }
+    case 1:
+    case 2: {
+      ATOLL_CO_TRY(co_await load.runtime.freeze(id));
+      ATOLL_CO_TRY(co_await load.runtime.thaw(id));
+      break;
+    }
+    case 3:
+    case 4: {
+      ATOLL_CO_TRY(co_await load.runtime.kill(id));
+      runtime::SandboxSpec again = load.spec();
+      again.id = id;
+      again.disk = runtime::Disk::kept;
+      ATOLL_CO_TRY(co_await load.runtime.create(std::move(again)));
+      break;
+    }
+    default: {
+      const std::string number = std::to_string(++client.writing);
+      auto ran = co_await run_inside(
+          load.runtime, id,
+          "0\necho " + number + " > /srv/new && mv /srv/new /srv/n && cat /srv/n");
+      if (!ran.ok()) co_return std::move(ran).error();
+      if (ran->output != number + "\n") co_return make_error(Errc::data_loss, ran->output);
+      client.written = client.writing;
+    }
+  }
+  co_return Result<void>();
+}
+
+net::Task<void> keep_busy(Load& load, Client& client) {
+  for (;;) {
+    auto done = co_await one_step(load, client);
+    if (done.ok()) continue;
+    if (done.error().code != Errc::unavailable) client.complaint = done.error().message;
+    break;
+  }
+  --load.running;
+}
+
+TEST_F(JailCrash, AtRandomUnderLoad) {
+  const unsigned seed = std::random_device{}();
+  std::mt19937 random(seed);
+  std::vector<Client> clients(6);
+  int operations = 0;
+  for (int round = 0; round < 25; ++round) {
+    const std::string where = "seed " + std::to_string(seed) + " round " + std::to_string(round);
+    ASSERT_NO_FATAL_FAILURE(begin());
+    Load load{*runtime_, [this] { return spec(); }, random};
+    for (Client& client : clients) {
+      ++load.running;
+      net::asio::co_spawn(io_, keep_busy(load, client), net::asio::detached);
+    }
+    pause_for(milliseconds(20 + random() % 400));
+    ASSERT_EQ(::kill(runtime_->warden_pid(), SIGKILL), 0);
+    for (int i = 0; i < 1000 && load.running > 0; ++i) pause_for(milliseconds(10));
+    ASSERT_EQ(load.running, 0) << where << ": every call must end";
+    operations += load.operations;
+    stop();
+
+    ASSERT_NO_FATAL_FAILURE(begin());
+    std::set<std::string> wanted;
+    for (Client& client : clients) {
+      EXPECT_EQ(client.complaint, "") << where;
+      if (!client.id) continue;
+      const auto now = condition(*client.id);
+      if (client.leaving || !client.told) {
+        if (now) {
+          EXPECT_TRUE(await(runtime_->destroy(*client.id)).ok()) << where;
+        }
+        client = Client{};
+        continue;
+      }
+      wanted.insert(client.id->str());
+      ASSERT_TRUE(now.has_value()) << where << ": lost";
+      ASSERT_NE(*now, Condition::leftover) << where;
+      if (*now == Condition::frozen) {
+        ASSERT_TRUE(await(runtime_->thaw(*client.id)).ok()) << where;
+      }
+      // Killed, but not gone yet when the new warden looked.
+      auto booted = await(runtime_->kill(*client.id)).ok()
+                        ? await(runtime_->create(reboot_of(*client.id)))
+                        : Result<runtime::Created>(make_error(Errc::internal, "kill failed"));
+      ASSERT_TRUE(booted.ok()) << where << ": " << booted.error().message;
+      const int found = std::atoi(inside(*client.id, "cat /srv/n 2>/dev/null").output.c_str());
+      EXPECT_TRUE(found == client.written || found == client.writing)
+          << where << ": " << found << " instead of " << client.written;
+      client.written = client.writing = found;
+    }
+    auto list = await(runtime_->list());
+    ASSERT_TRUE(list.ok());
+    for (const auto& left : *list) EXPECT_TRUE(wanted.contains(left.id.str())) << where;
+    stop();
+  }
+  std::printf("%d operations, 25 deaths of the warden\n", operations);
+  ASSERT_NO_FATAL_FAILURE(begin());
+  destroy_all("the end");
 }
 
 // A slot file without text, as something other than Ranges may leave it.

@@ -12,8 +12,6 @@
 #include <sstream>
 
 namespace atl::testing {
-namespace {
-
 net::Task<Result<Ran>> run_inside(runtime::JailRuntime& runtime, SandboxId id,
                                   std::string request) {
   ATOLL_CO_TRY_ASSIGN(std::unique_ptr<net::Stream> stream, co_await runtime.connect_agent(id));
@@ -33,8 +31,6 @@ net::Task<Result<Ran>> run_inside(runtime::JailRuntime& runtime, SandboxId id,
   ran.output.resize(at);
   co_return ran;
 }
-
-}  // namespace
 
 std::string read_text(const std::string& path) {
   std::ifstream file(path);

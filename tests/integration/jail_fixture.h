@@ -84,6 +84,9 @@ class JailTest : public ::testing::Test {
   }
 };
 
+// As JailTest::inside, for coroutines.
+net::Task<Result<Ran>> run_inside(runtime::JailRuntime& runtime, SandboxId id, std::string request);
+
 std::string read_text(const std::string& path);
 // The output of a command on the host.
 std::string host(const std::string& command);
