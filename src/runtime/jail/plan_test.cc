@@ -226,5 +226,40 @@ TEST(Plan, NamesAreAskedForAtTheGateway) {
     EXPECT_THAT(step.name, Not(HasSubstr("network")));
 }
 
+TEST(Plan, AKeptDiskIsOpenedAndNothingIsWrittenIntoIt) {
+  LaunchSpec kept = spec();
+  kept.kept = KeptDisk{12345};
+  const auto plan = make_launch_plan(kept, v1());
+  EXPECT_TRUE(std::holds_alternative<OpenDirectory>(find(plan, "directory").action));
+  EXPECT_EQ(std::get<KeepRange>(find(plan, "range").action).slot, 12345u);
+  EXPECT_TRUE(std::holds_alternative<OpenImage>(find(plan, "disk.image").action));
+  for (const Step& step : plan) {
+    EXPECT_FALSE(std::holds_alternative<FillUpper>(step.action));
+    EXPECT_FALSE(std::holds_alternative<CopyImage>(step.action));
+    EXPECT_FALSE(std::holds_alternative<MakeDirectory>(step.action));
+  }
+  EXPECT_LT(position(plan, "root"), position(plan, "mount_points"));
+  EXPECT_LT(position(plan, "mount_points"), position(plan, "handover"));
+  EXPECT_THAT(describe(find(plan, "range")), HasSubstr("12345"));
+  // What confines the new process is the same.
+  std::vector<std::string> fresh_steps, kept_steps;
+  for (const Step& step : make_launch_plan(spec(), v1()))
+    if (step.actor == Actor::init) fresh_steps.push_back(describe(step));
+  for (const Step& step : plan)
+    if (step.actor == Actor::init) kept_steps.push_back(describe(step));
+  EXPECT_EQ(kept_steps, fresh_steps);
+}
+
+TEST(Plan, TheMarkIsTheLastThingTheWardenDoes) {
+  for (const bool again : {false, true}) {
+    LaunchSpec wanted = spec();
+    if (again) wanted.kept = KeptDisk{12345};
+    std::string last;
+    for (const Step& step : make_launch_plan(wanted, v2()))
+      if (step.actor == Actor::warden) last = step.name;
+    EXPECT_EQ(last, "mark");
+  }
+}
+
 }  // namespace
 }  // namespace atl::jail

@@ -65,6 +65,21 @@ TEST_F(RangesTest, ASlotJustFreedIsNotTheNext) {
   EXPECT_NE(*first, *second);
 }
 
+TEST_F(RangesTest, AKeptSlotIsClaimedAgainOrRefused) {
+  Ranges mine = open("/tmp", "a");
+  Ranges other = open("/tmp", "b");
+  auto slot = mine.take("s");
+  ASSERT_TRUE(slot.ok());
+  EXPECT_TRUE(mine.claim(*slot, "s").ok()) << "it is ours";
+  EXPECT_EQ(mine.claim(*slot, "t").error().code, Errc::failed_precondition);
+  EXPECT_EQ(other.claim(*slot, "s").error().code, Errc::failed_precondition);
+  ASSERT_TRUE(mine.give_back(*slot).ok());
+  EXPECT_TRUE(mine.claim(*slot, "s").ok()) << "free";
+  EXPECT_EQ(mine.mine()->size(), 1u);
+  for (std::uint32_t bad : {0u, kFirstSlot - 1, kEndSlot})
+    EXPECT_EQ(mine.claim(bad, "s").error().code, Errc::data_loss);
+}
+
 TEST_F(RangesTest, OrphansAreSwept) {
   Ranges gone = open("/no/such/home", "a");
   Ranges alive = open("/tmp", "a");
