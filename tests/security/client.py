@@ -52,8 +52,8 @@ class Api:
             raise ApiError(status, text)
         return json.loads(text) if text else None
 
-    def create(self, template="base", timeout=3600):
-        made = self.call("POST", "/sandboxes", {"templateID": template, "timeout": timeout, "secure": True})
+    def create(self, template="base", timeout=3600, **options):
+        made = self.call("POST", "/sandboxes", {"templateID": template, "timeout": timeout, "secure": True, **options})
         return Sandbox(self, made["sandboxID"], made.get("envdAccessToken"))
 
     def info(self, sandbox_id):

@@ -2,7 +2,9 @@
 
 import contextlib
 import ctypes
+import http.client
 import io
+import json
 import os
 import secrets
 import select
@@ -16,7 +18,10 @@ import tempfile
 import threading
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "e2e"))
+
 from client import Api, ApiError, RpcError
+from harness.lab import DOMAIN, SERVER as LAB_HOST
 from model import Fail, Skip, Verdict, parse_verdict
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -89,19 +94,26 @@ class Disk:
 
 
 class Server:
-    """`atoll serve` on a free port, with a home and, if given, templates of its own."""
+    """`atoll up` on a free port, with a home and, if given, templates or programs of its own, and TLS for a domain."""
 
-    def __init__(self, build, home, log, templates=None):
+    def __init__(self, build, home, log, templates=None, programs=None, domain=None, tls_host=None):
         os.makedirs(home, exist_ok=True)
         env = {**os.environ, **({"ATOLL_TEMPLATES": templates} if templates else {})}
         env.pop("ATOLL_HOME", None)
-        self.log_path = log
-        port = free_port()
+        self.home, self.log_path = home, log
+        self.port, self.tls_port, self.ca = free_port(), None, None
+        atoll = os.path.join(programs or os.path.join(build, "bin"), "atoll")
+        command = [atoll, "up", "--home", home, "--listen", f"127.0.0.1:{self.port}", "--metrics-listen", "off"]
+        if domain:
+            self.tls_port = free_port()
+            self.ca = os.path.join(home, "keys", "ca.pem")
+            done = subprocess.run([atoll, "cert", "--home", home, domain], capture_output=True, text=True, env=env)
+            if done.returncode != 0:
+                raise SystemExit("security: no certificates: " + done.stderr)
+            command += ["--domain", domain, "--tls-listen", f"{tls_host}:{self.tls_port}"]
         with open(log, "wb") as output:
-            self.process = subprocess.Popen(
-                [os.path.join(build, "bin/atoll"), "serve", "--home", home, "--listen", f"127.0.0.1:{port}"],
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=output, env=env, start_new_session=True)
-        self.pid = self.process.pid
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=output, env=env,
+                                            start_new_session=True)
         key = None
         deadline = time.monotonic() + 60
         while key is None:
@@ -112,7 +124,13 @@ class Server:
                 raise SystemExit("security: the server did not come up:\n" + self.log()[-2000:])
             if line.startswith("export E2B_API_KEY="):
                 key = line.split("=", 1)[1].strip().strip("'\"")
-        self.api = Api("127.0.0.1", port, key)
+        self.api = Api("127.0.0.1", self.port, key)
+
+    @property
+    def pid(self):
+        """Of the process that serves; it changes when the supervisor starts another."""
+        with open(os.path.join(self.home, "state", "server.json")) as file:
+            return json.load(file)["pid"]
 
     def log(self):
         return read_text(self.log_path)
@@ -121,12 +139,16 @@ class Server:
         return self.process.poll() is not None
 
     def stop(self):
-        stop_process(self.process, 20, signal.SIGINT)  # SIGTERM would leave the sandboxes
+        stop_process(self.process, 30, signal.SIGINT)  # SIGTERM would leave the sandboxes
 
 
 class World:
-    def __init__(self, verbose=False):
+    def __init__(self, verbose=False, lab=None):
         self.verbose = verbose
+        self.lab = lab
+        self.domain, self.tls_host = DOMAIN, LAB_HOST
+        self.with_network = {}  # sandboxes by their network, see table/network.py
+        self.listener = None
         self.build = os.path.abspath(os.environ.get("ATOLL_BUILD") or os.path.join(ROOT, "build/release"))
         self.payloads = os.path.join(self.build, "tests/payloads")
         top = os.environ.get("ATOLL_TEST_HOME") or "/var/lib/atoll-test"
@@ -195,13 +217,13 @@ class World:
     # ---- the sandboxes' side
 
     def start_server(self):
-        self.server = Server(self.build, self.home, os.path.join(self.work, "server.log"))
+        self.server = Server(self.build, self.home, os.path.join(self.work, "server.log"), domain=self.domain, tls_host=self.tls_host)
         self.api = self.server.api
         self.main = self.new_sandbox()
         self.neighbour = self.new_sandbox()
 
-    def new_sandbox(self):
-        sandbox = self.api.create()
+    def new_sandbox(self, **options):
+        sandbox = self.api.create(**options)
         self.extra.append(sandbox)
         sandbox.has_payloads = False
         return sandbox
@@ -267,7 +289,50 @@ class World:
                     return pid
         raise Fail("the server has no child atoll-warden")
 
+    # ---- the lab
+
+    def lab_log(self, name):
+        return read_text(os.path.join(self.lab.logs, f"{name}.log"))
+
+    def lab_seen(self):
+        """What arrived at UDP ports 9998 and 9999 of the internet so far."""
+        if self.listener is None:
+            path = os.path.join(self.work, "seen")
+            code = ("import select,socket,sys\n"
+                    "s=[socket.socket(socket.AF_INET,socket.SOCK_DGRAM) for _ in 'ab']\n"
+                    "for i,x in enumerate(s): x.bind(('0.0.0.0',9998+i))\n"
+                    "print('ready',flush=True)\n"
+                    "while True:\n"
+                    "  for x in select.select(s,[],[])[0]: print(x.recvfrom(2048),flush=True)\n")
+            with open(path, "wb") as file:
+                process = subprocess.Popen(["nsenter", f"--net=/proc/{self.lab.processes[0][1].pid}/ns/net", "--", sys.executable, "-c", code],
+                                           stdin=subprocess.DEVNULL, stdout=file)
+            self.listener = (process, path)
+            deadline = time.monotonic() + 10
+            while "ready" not in read_text(path) and time.monotonic() < deadline:
+                time.sleep(0.02)
+        return read_text(self.listener[1])
+
+    def known_ports(self):
+        return [self.server.port, self.server.tls_port, 53]
+
+    def kill_and_wait(self, victim):
+        """Kills the server or the warden and waits until somebody serves again."""
+        before = self.server.pid
+        os.kill(before if victim == "server" else self.warden_pid(), signal.SIGKILL)
+        deadline = time.monotonic() + 30
+        while True:
+            with contextlib.suppress(OSError, ValueError, KeyError, http.client.HTTPException):
+                if self.server.pid != before and self.api.request("GET", "/health", timeout=5)[0] in (200, 204):
+                    return
+            if time.monotonic() > deadline:
+                raise Fail(f"nobody serves after the death of the {victim}:\n{self.server.log()[-600:]}")
+            time.sleep(0.05)
+
     def close(self):
+        if self.listener:
+            self.listener[0].kill()
+            self.listener[0].wait()
         for sandbox in list(self.extra):
             with contextlib.suppress(Exception):
                 self.drop_sandbox(sandbox)
@@ -319,6 +384,11 @@ def status_of(pid):
     """/proc/PID/status as a dictionary."""
     return dict((line.split(":", 1)[0], line.split(":", 1)[1].strip())
                 for line in read_text(f"/proc/{pid}/status").splitlines() if ":" in line)
+
+
+def rss_of(pid):
+    """Resident memory in bytes."""
+    return int(status_of(pid)["VmRSS"].split()[0]) << 10
 
 
 def file_handle(path):
