@@ -48,7 +48,7 @@ def request(host, path="/"):
 
 
 def good(status):
-    return status.startswith("HTTP/1.1 ") and status.split()[1] in ("200", "204", "301", "302")
+    return status.startswith("HTTP/1.") and status.split()[1] in ("200", "204", "301", "302")
 
 
 def tcp(address, port):
@@ -156,10 +156,10 @@ def show():
     answer(True, f"{own_address()} {gateway()}")
 
 
-def scan(address):
-    """Every port of an address; says which one takes connections."""
+def scan(address, *more):
+    """The low ports of an address and some more; says which ones take connections."""
     open_ports = []
-    for port in list(range(1, 1100)) + [3000, 3128, 3443, 5000, 8000, 8080, 8443, 9000, 9464, 49983, 49999]:
+    for port in list(range(1, 1100)) + [3000, 3128, 3443, 5000, 8000, 8080, 8443, 9000, 9464, 49983, 49999, *map(int, more)]:
         with socket.socket() as s:
             s.settimeout(0.005 if port < 1100 else 0.2)
             if s.connect_ex((address, port)) == 0:

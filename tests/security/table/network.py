@@ -104,11 +104,12 @@ def host_addresses(world):
     sandbox = open_sandbox(world)
     shown = inside(sandbox, "show")["said"].split()
     targets = [HOST] + [address for address in shown[1:] if address != "None"]
+    ports = [world.server.port, world.server.tls_port]
     for address in targets:
-        result = inside(sandbox, "scan", address, timeout=120)
+        result = inside(sandbox, "scan", address, *ports, timeout=120)
         if result["reached"] and result["said"] != "[53]":
             raise Fail(f"{address} takes connections on {result['said']}")
-    if not on_host("scan", HOST)["reached"]:
+    if not on_host("scan", HOST, *ports)["reached"]:
         raise Fail("the control found no open port on the host, so this proves nothing")
     return "the same scan on the host finds the API's port"
 
