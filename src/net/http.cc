@@ -13,6 +13,8 @@
 namespace atl::net {
 namespace {
 
+constexpr int kMaxInterimHeads = 32;  // 1xx before the answer proper
+
 namespace http = boost::beast::http;
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; }
@@ -276,7 +278,9 @@ Task<Result<std::optional<RequestHead>>> Http1Reader::read_request() {
 }
 
 Task<Result<ResponseHead>> Http1Reader::read_response(std::string_view request_method) {
-  for (;;) {
+  for (int interim_heads = 0;; ++interim_heads) {
+    if (interim_heads > kMaxInterimHeads)
+      co_return make_error(Errc::invalid_argument, "interim answers without end");
     auto owned = std::make_unique<Parser<false>>(limits_);
     auto& parser = owned->parser;
     auto header = read_header(std::move(owned));
