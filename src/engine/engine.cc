@@ -13,6 +13,9 @@ namespace {
 
 namespace asio = net::asio;
 
+constexpr std::size_t kPullsAtOnce = 16;
+constexpr std::size_t kPullsWaiting = 1000;
+
 net::Task<void> dial_into(runtime::Runtime& runtime, SandboxId id,
                           std::optional<Result<std::unique_ptr<net::Stream>>>& into) {
   auto dial = runtime.connect_agent(std::move(id));
@@ -60,6 +63,7 @@ Engine::Engine(asio::io_context& io, store::Store& store, runtime::Runtime& runt
       tokens_(std::move(tokens)),
       templates_(options_.templates.empty() ? options_.home / "templates" : options_.templates),
       gate_(options_.max_creates_in_flight, options_.max_creates_waiting),
+      pulls_(kPullsAtOnce, kPullsWaiting),
       tasks_(io),
       loops_(io),
       timers_(std::make_unique<Timers>()) {}

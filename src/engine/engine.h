@@ -270,6 +270,7 @@ class Engine {
   RouteTable routes_;
   egress::Table egress_;
   Gate gate_;    // boots at once
+  Gate pulls_;   // agents asked for their logs at once
   Tasks tasks_;  // transitions
   Tasks loops_;  // timers
 

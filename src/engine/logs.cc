@@ -75,6 +75,9 @@ net::Task<void> Engine::pull_logs_once(SandboxPtr sandbox) {
     boot_id = sandbox->record.boot_id;
     after = sandbox->agent_seq;
   }
+  auto entering = pulls_.enter(kPullLimit);
+  auto pass = co_await std::move(entering);
+  if (!pass.ok()) co_return;
   auto dial = dial_agent(id);
   auto stream = co_await std::move(dial);
   if (!stream.ok()) co_return;

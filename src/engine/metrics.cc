@@ -83,10 +83,9 @@ net::Task<void> Engine::sampler_loop() {
         if (timers_->stop) break;
         after = sandbox->last_cpu;
       }
-      if (round % kPullEvery == 0 || !before || !after || *after - *before >= kBusy) {
-        auto pulling = pull_logs(sandbox);
-        co_await std::move(pulling);
-      }
+      // An agent that does not answer holds up nobody but itself.
+      if (round % kPullEvery == 0 || !before || !after || *after - *before >= kBusy)
+        tasks_.spawn("logs", pull_logs(sandbox));
     }
     if (auto stored = store_.insert_metrics(samples); !stored.ok())
       log::warn("metrics were not kept", {{"error", stored.error().message}});

@@ -224,9 +224,11 @@ net::Task<Result<void>> Engine::thaw(SandboxId id) {
 }
 
 net::Task<Result<void>> Engine::boot_again(SandboxPtr sandbox, std::string boot_id) {
-  store::SandboxRecord record = sandbox->record;  // this task's own while it is resuming
+  const SandboxId id = sandbox->record.id;
+  std::unique_lock lock(mutex_);
+  store::SandboxRecord record = sandbox->record;
+  lock.unlock();
   record.boot_id = std::move(boot_id);
-  const SandboxId id = record.id;
   auto booting = boot(sandbox, std::move(record), runtime::Disk::kept);
   auto booted = co_await std::move(booting);
   if (!booted.ok()) {
