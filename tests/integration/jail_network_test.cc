@@ -473,6 +473,34 @@ TEST_F(JailNetwork, WithoutAPolicyNothingIsReached) {
   EXPECT_EQ(in_router("nft add element ip atoll sandboxes { " + address_.str() + " : 0x3 }"), "");
 }
 
+// An address comes back to another sandbox, or to the same one after a reboot: connections that
+// tracking still knows are not its own.
+TEST_F(JailNetwork, ConnectionsEndWithTheirTenant) {
+  ASSERT_NO_FATAL_FAILURE(begin());
+  const SandboxId id = create_with({});
+  const auto talk = [&] {
+    return inside(id,
+                  "python3 -c 'import socket\ns=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)"
+                  "\ns.settimeout(1)\ns.bind((\"0.0.0.0\",5555))\n"
+                  "s.connect((\"8.8.8.8\",7001))\ns.send(b\"talk\")\n"
+                  "try: print(len(s.recv(99))>0)\nexcept OSError: print(False)'")
+        .output;
+  };
+  EXPECT_EQ(talk(), "True\n");
+  // A closed policy for the running sandbox lets go on what exists; that is the control.
+  set(id, policy({}, {"0.0.0.0/0"}));
+  EXPECT_EQ(talk(), "True\n");
+  ASSERT_TRUE(await(runtime_->kill(id)).ok());
+  runtime::SandboxSpec again = spec();
+  again.id = id;
+  again.disk = runtime::Disk::kept;
+  again.network = policy({}, {"0.0.0.0/0"});
+  auto booted = await(runtime_->create(again));
+  ASSERT_TRUE(booted.ok()) << booted.error().message;
+  ASSERT_EQ(booted->address, address_) << "the same address, known to connection tracking";
+  EXPECT_EQ(talk(), "False\n");
+}
+
 TEST_F(JailNetwork, ServersDoNotMeet) {
   ASSERT_NO_FATAL_FAILURE(begin());
   net::asio::io_context other_io;

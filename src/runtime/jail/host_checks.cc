@@ -228,7 +228,7 @@ Check check_nf_tables() {
     runtime::NetworkPolicy policy;
     policy.allow = {Cidr4{Ipv4{0x01010101}, 32}};
     policy.deny = {Cidr4{Ipv4{0x01000000}, 8}};
-    return filter.send(install_policy(kFirstSlot, policy, 0));
+    return filter.send(install_policy(kFirstSlot, policy, kTenantBits, 0));
   });
   if (loaded) return passed("nf_tables", "the rules for sandboxes load");
   return failed("nf_tables", loaded.error(),

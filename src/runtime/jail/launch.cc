@@ -193,7 +193,7 @@ class Launch::Executor {
   }
 
   Result<void> operator()(const ApplyNetworkPolicy& a) {
-    ATOLL_TRY(host_.network->apply(l_.slot_, a.policy));
+    ATOLL_TRY(host_.network->apply(l_.slot_, a.policy, Network::Tenant::fresh));
     l_.rollback_.add(
         [this_ = &l_] { report_undo("network", this_->host_.network->disconnect(this_->slot_)); });
     return {};

@@ -5,7 +5,9 @@
 #include <sched.h>
 
 #include <cerrno>
+#include <cstring>
 
+#include "base/ids.h"
 #include "base/log.h"
 #include "sys/files.h"
 #include "sys/interfaces.h"
@@ -205,11 +207,18 @@ Result<void> Network::set_up_uplink() {
   return route_.send(inside);
 }
 
-Result<void> Network::apply(std::uint32_t slot, const runtime::NetworkPolicy& policy) {
+Result<void> Network::apply(std::uint32_t slot, const runtime::NetworkPolicy& policy,
+                            Tenant tenant) {
   const auto known = installed_.find(slot);
   const std::uint32_t before = known == installed_.end() ? 0 : known->second;
-  ATOLL_TRY(filter_.send(install_policy(slot, policy, before)));
-  installed_[slot] = rights_of(policy);
+  std::uint32_t bits = before & kTenantBits;
+  if (tenant == Tenant::fresh || before == 0) {
+    const std::string random = random_bytes(sizeof(bits));
+    std::memcpy(&bits, random.data(), sizeof(bits));
+    bits &= kTenantBits;
+  }
+  ATOLL_TRY(filter_.send(install_policy(slot, policy, bits, before)));
+  installed_[slot] = rights_of(policy) | bits;
   return {};
 }
 

@@ -45,7 +45,9 @@ class Network {
   static Result<std::unique_ptr<Network>> open(const NetworkPlace& place);
 
   // Puts a policy in force, the first one or another one. On failure nothing has changed.
-  Result<void> apply(std::uint32_t slot, const runtime::NetworkPolicy& policy);
+  // Connections that exist go on under `same`; those of an earlier tenant of the slot end.
+  enum class Tenant : std::uint8_t { fresh, same };
+  Result<void> apply(std::uint32_t slot, const runtime::NetworkPolicy& policy, Tenant tenant);
   // Makes the interfaces of a sandbox whose first process is `pid`. Its own end is down.
   Result<void> connect(std::uint32_t slot, pid_t pid);
   // Takes the policy away, after which the slot reaches nothing; fine if there is none. The
@@ -82,7 +84,7 @@ class Network {
   sys::NetlinkSocket route_;
   sys::NetlinkSocket filter_;
   Link link_;
-  std::map<std::uint32_t, std::uint32_t> installed_;  // slot -> rights
+  std::map<std::uint32_t, std::uint32_t> installed_;  // slot -> mark
 };
 
 // Run by the new process of a launch in its own network namespace: address, routes, interface up.

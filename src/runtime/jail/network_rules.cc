@@ -12,7 +12,8 @@ using Family = NftBatch::Family;
 using Policy = NftBatch::Policy;
 
 constexpr const char* kNeverSet = "never";
-constexpr const char* kListsMap = "lists";  // address -> its own chain
+constexpr const char* kListsMap = "lists";      // address -> its own chain
+constexpr const char* kTenantsSet = "tenants";  // address and tenant, of those that are there
 constexpr const char* kRefuse = "refuse";
 
 std::string chain_of(std::uint32_t slot) { return "sandbox" + std::to_string(slot); }
@@ -35,6 +36,8 @@ void add_intercept(NftBatch& batch) {
   batch.add_base_chain("intercept",
                        {"nat", NF_INET_PRE_ROUTING, NF_IP_PRI_NAT_DST, Policy::accept});
   batch.rule("intercept", {nft::from(kUplink), nft::accept()});
+  // This chain sees the first packet of every connection and no other.
+  batch.rule("intercept", {nft::remember_mark(kTenantBits)});
   batch.rule("intercept", {nft::destination_is(kGateway), nft::accept()});
   const auto to_proxy = nft::redirect_to(kGateway, kProxyPort);
   // The server's own hosts, by name: for every sandbox, the proxy decides.
@@ -51,7 +54,9 @@ void add_input(NftBatch& batch) {
   batch.add_base_chain("input", {"filter", NF_INET_LOCAL_IN, NF_IP_PRI_FILTER, Policy::drop});
   batch.rule("input", {nft::from(kUplink), nft::drop()});
   batch.rule("input", {nft::tracked(nft::kInvalid), nft::drop()});
-  batch.rule("input", {nft::tracked(nft::kEstablished | nft::kRelated), nft::accept()});
+  batch.rule("input", {nft::tracked(nft::kEstablished | nft::kRelated),
+                       nft::source_remembered(kTenantsSet), nft::accept()});
+  batch.rule("input", {nft::tracked(nft::kEstablished | nft::kRelated), nft::drop()});
   batch.rule("input", {nft::destination_is(kGateway), nft::udp_port(kDnsPort), nft::accept()});
   batch.rule("input", {nft::destination_is(kGateway), nft::tcp_port(kDnsPort), nft::accept()});
   batch.rule("input", {nft::tcp_port(kProxyPort), nft::redirected(), nft::accept()});
@@ -62,11 +67,13 @@ void add_forward(NftBatch& batch) {
   batch.add_base_chain("forward", {"filter", NF_INET_FORWARD, NF_IP_PRI_FILTER, Policy::drop});
   // Packets that tracking cannot place would leave with their own source address.
   batch.rule("forward", {nft::tracked(nft::kInvalid), nft::drop()});
-  batch.rule("forward",
-             {nft::from(kUplink), nft::tracked(nft::kEstablished | nft::kRelated), nft::accept()});
+  batch.rule("forward", {nft::from(kUplink), nft::tracked(nft::kEstablished | nft::kRelated),
+                         nft::destination_remembered(kTenantsSet), nft::accept()});
   batch.rule("forward", {nft::from(kUplink), nft::drop()});
   batch.rule("forward", {nft::not_to(kUplink), nft::go_to(kRefuse)});
-  batch.rule("forward", {nft::tracked(nft::kEstablished | nft::kRelated), nft::accept()});
+  batch.rule("forward", {nft::tracked(nft::kEstablished | nft::kRelated),
+                         nft::source_remembered(kTenantsSet), nft::accept()});
+  batch.rule("forward", {nft::tracked(nft::kEstablished | nft::kRelated), nft::drop()});
   batch.rule("forward", {nft::destination_in(kNeverSet), nft::go_to(kRefuse)});
   batch.rule("forward", {nft::udp_port(kDnsPort), nft::go_to(kRefuse)});
   batch.rule("forward", {nft::tcp_port(kDnsPort), nft::go_to(kRefuse)});
@@ -98,6 +105,7 @@ sys::NetlinkBatch router_rules() {
   batch.add_range_set(kNeverSet, merge_ranges(never_reachable_blocks()));
   batch.add_mark_map(kRightsMap);
   batch.add_verdict_map(kListsMap);
+  batch.add_pair_set(kTenantsSet);
   // A refusal is told at once, so that programs do not wait for nothing.
   batch.add_chain(kRefuse);
   batch.rule(kRefuse, {nft::tcp(), nft::reset_connection()});
@@ -153,6 +161,7 @@ namespace {
 void remove_installed(NftBatch& batch, std::uint32_t slot, std::uint32_t installed) {
   if (installed == 0) return;
   batch.delete_element(kRightsMap, sandbox_address(slot));
+  batch.delete_pair(kTenantsSet, sandbox_address(slot), installed & kTenantBits);
   if ((installed & kListed) == 0) return;
   batch.delete_element(kListsMap, sandbox_address(slot));
   batch.delete_chain(chain_of(slot));
@@ -180,12 +189,13 @@ void add_lists(NftBatch& batch, std::uint32_t slot, const runtime::NetworkPolicy
 }  // namespace
 
 sys::NetlinkBatch install_policy(std::uint32_t slot, const runtime::NetworkPolicy& policy,
-                                 std::uint32_t installed) {
+                                 std::uint32_t tenant, std::uint32_t installed) {
   const std::uint32_t rights = rights_of(policy);
   NftBatch batch(Family::ip, kRouterTable);
   remove_installed(batch, slot, installed);
   if ((rights & kListed) != 0) add_lists(batch, slot, policy);
-  batch.add_mark(kRightsMap, sandbox_address(slot), rights);
+  batch.add_pair(kTenantsSet, sandbox_address(slot), tenant & kTenantBits);
+  batch.add_mark(kRightsMap, sandbox_address(slot), rights | (tenant & kTenantBits));
   return std::move(batch).finish();
 }
 

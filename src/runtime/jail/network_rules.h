@@ -36,7 +36,7 @@ struct Link {
 
 inline constexpr const char* kRouterTable = "atoll";
 inline constexpr const char* kUplink = "uplink";        // the router's end of the link
-inline constexpr const char* kRightsMap = "sandboxes";  // address -> rights
+inline constexpr const char* kRightsMap = "sandboxes";  // address -> rights and tenant
 
 // Rights of a sandbox, as bits of the mark of its packets.
 inline constexpr std::uint32_t kMember = 1;  // has a policy: may ask for names
@@ -45,15 +45,18 @@ inline constexpr std::uint32_t kListed = 4;  // its own chain decides
 inline constexpr std::uint32_t kWebProxy = 8;
 inline constexpr std::uint32_t kTcpProxy = 16;
 std::uint32_t rights_of(const runtime::NetworkPolicy& policy);
+// The other bits tell one tenant of an address from the next: connections are those of the tenant
+// who made them and end with him.
+inline constexpr std::uint32_t kTenantBits = 0xffffff00;
 
 // Everything of the router, as one transaction: its presence shows that the router is complete.
 sys::NetlinkBatch router_rules();
 // Replaces what is there.
 sys::NetlinkBatch host_rules(const Link& link);
 sys::NetlinkBatch remove_host_rules(const Link& link);
-// `installed`: the rights that the slot has now, 0 = none.
+// `installed`: the mark (rights and tenant) that the slot has now, 0 = none.
 sys::NetlinkBatch install_policy(std::uint32_t slot, const runtime::NetworkPolicy& policy,
-                                 std::uint32_t installed);
+                                 std::uint32_t tenant, std::uint32_t installed);
 sys::NetlinkBatch remove_policy(std::uint32_t slot, std::uint32_t installed);
 
 }  // namespace atl::jail

@@ -65,17 +65,17 @@ TEST(Addresses, AreApartAndNeverReachable) {
   EXPECT_LE(last.name().size(), 15u) << "an interface's name";
 }
 
-// The size of a transaction does not depend on how many sandboxes there are; a plain policy is one
-// element.
+// The size of a transaction does not depend on how many sandboxes there are; a plain policy is two
+// elements.
 TEST(Transactions, AreSmall) {
-  EXPECT_EQ(install_policy(kFirstSlot, {}, 0).count(), 3u);  // begin, element, end
-  EXPECT_EQ(install_policy(kFirstSlot, {}, kMember).count(), 4u);
-  EXPECT_EQ(remove_policy(kFirstSlot, kMember | kOpen).count(), 3u);
+  EXPECT_EQ(install_policy(kFirstSlot, {}, 0x100, 0).count(), 4u);  // begin, two elements, end
+  EXPECT_EQ(install_policy(kFirstSlot, {}, 0x200, 0x100 | kMember).count(), 6u);
+  EXPECT_EQ(remove_policy(kFirstSlot, 0x100 | kMember | kOpen).count(), 4u);
   NetworkPolicy lists{blocks({"1.1.1.1"}), blocks({"8.0.0.0/8"}), Intercept::none};
-  const std::size_t fresh = install_policy(kFirstSlot, lists, 0).count();
-  EXPECT_EQ(install_policy(kFirstSlot, lists, kMember | kListed).count(), fresh + 3);
+  const std::size_t fresh = install_policy(kFirstSlot, lists, 0x100, 0).count();
+  EXPECT_EQ(install_policy(kFirstSlot, lists, 0x100, 0x100 | kMember | kListed).count(), fresh + 4);
   for (int i = 0; i < 100; ++i) lists.allow.push_back({Ipv4{0x02000000u + unsigned(i) * 2}, 32});
-  EXPECT_EQ(install_policy(kFirstSlot, lists, 0).count(), fresh);
+  EXPECT_EQ(install_policy(kFirstSlot, lists, 0x100, 0).count(), fresh);
 }
 
 }  // namespace

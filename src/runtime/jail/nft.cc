@@ -23,6 +23,7 @@ using sys::NetlinkAttributes;
 // What the nft tool calls these types when it lists a set.
 constexpr std::uint32_t kTypeIpv4 = 7;
 constexpr std::uint32_t kTypeMark = 19;
+constexpr std::uint32_t kTypePair = kTypeIpv4 << 6 | kTypeMark;
 constexpr std::uint32_t kSourceOffset = 12, kDestinationOffset = 16;  // in an IPv4 header
 constexpr std::uint32_t kPortOffset = 2;                              // destination, TCP and UDP
 
@@ -79,9 +80,9 @@ NetlinkAttributes load_payload(std::uint32_t base, std::uint32_t offset, std::ui
   return named("payload", data);
 }
 
-NetlinkAttributes load_ct(std::uint32_t key) {
+NetlinkAttributes load_ct(std::uint32_t key, std::uint32_t reg = NFT_REG_1) {
   NetlinkAttributes data;
-  data.add_be32(NFTA_CT_DREG, NFT_REG_1);
+  data.add_be32(NFTA_CT_DREG, reg);
   data.add_be32(NFTA_CT_KEY, key);
   return named("ct", data);
 }
@@ -102,8 +103,8 @@ NetlinkAttributes compare(std::uint32_t op, std::span<const std::byte> value) {
   return named("cmp", data);
 }
 
-// Register 1 & mask, then != 0.
-NetlinkAttributes any_bit(std::uint32_t mask) {
+// Register 1 & mask.
+NetlinkAttributes mask_bits(std::uint32_t mask) {
   const std::uint32_t zero = 0;
   NetlinkAttributes data;
   data.add_be32(NFTA_BITWISE_SREG, NFT_REG_1);
@@ -111,7 +112,13 @@ NetlinkAttributes any_bit(std::uint32_t mask) {
   data.add_be32(NFTA_BITWISE_LEN, sizeof(mask));
   data.add_nested(NFTA_BITWISE_MASK, data_value(raw(mask)));
   data.add_nested(NFTA_BITWISE_XOR, data_value(raw(zero)));
-  return sequence({named("bitwise", data), compare(NFT_CMP_NEQ, raw(zero))});
+  return named("bitwise", data);
+}
+
+// Register 1 & mask, then != 0.
+NetlinkAttributes any_bit(std::uint32_t mask) {
+  const std::uint32_t zero = 0;
+  return sequence({mask_bits(mask), compare(NFT_CMP_NEQ, raw(zero))});
 }
 
 NetlinkAttributes interface_is(std::uint32_t key, std::uint32_t op, const std::string& interface) {
@@ -135,6 +142,15 @@ NetlinkAttributes port_is(std::uint8_t protocol, std::uint16_t port) {
   return sequence({protocol_is(protocol),
                    load_payload(NFT_PAYLOAD_TRANSPORT_HEADER, kPortOffset, sizeof(value)),
                    compare(NFT_CMP_EQ, raw(value))});
+}
+
+// Address and the connection's mark side by side in the registers.
+NetlinkAttributes lookup_pair(std::uint32_t offset, const std::string& set) {
+  NetlinkAttributes data;
+  data.add_text(NFTA_LOOKUP_SET, set);
+  data.add_be32(NFTA_LOOKUP_SREG, NFT_REG_1);
+  return sequence({load_payload(NFT_PAYLOAD_NETWORK_HEADER, offset, sizeof(std::uint32_t)),
+                   load_ct(NFT_CT_MARK, NFT_REG32_01), named("lookup", data)});
 }
 
 NetlinkAttributes lookup(std::uint32_t offset, const std::string& set, std::uint32_t id, int dreg) {
@@ -167,6 +183,15 @@ NetlinkAttributes element(std::uint32_t key, const NetlinkAttributes* data, std:
   inner.add_nested(NFTA_SET_ELEM_KEY, data_value(raw(value)));
   if (data != nullptr) inner.add_nested(NFTA_SET_ELEM_DATA, *data);
   if (flags != 0) inner.add_be32(NFTA_SET_ELEM_FLAGS, flags);
+  NetlinkAttributes out;
+  out.add_nested(NFTA_LIST_ELEM, inner);
+  return out;
+}
+
+NetlinkAttributes pair_element(Ipv4 address, std::uint32_t mark) {
+  const std::uint32_t key[2] = {htonl(address.value), mark};
+  NetlinkAttributes inner;
+  inner.add_nested(NFTA_SET_ELEM_KEY, data_value(raw(key)));
   NetlinkAttributes out;
   out.add_nested(NFTA_LIST_ELEM, inner);
   return out;
@@ -233,6 +258,16 @@ Expression mark_has(std::uint32_t bits) {
 Expression mark_is_zero() {
   const std::uint32_t zero = 0;
   return sequence({load_meta(NFT_META_MARK), compare(NFT_CMP_EQ, raw(zero))});
+}
+Expression remember_mark(std::uint32_t bits) {
+  NetlinkAttributes data;
+  data.add_be32(NFTA_CT_SREG, NFT_REG_1);
+  data.add_be32(NFTA_CT_KEY, NFT_CT_MARK);
+  return sequence({load_meta(NFT_META_MARK), mask_bits(bits), named("ct", data)});
+}
+Expression source_remembered(const std::string& set) { return lookup_pair(kSourceOffset, set); }
+Expression destination_remembered(const std::string& set) {
+  return lookup_pair(kDestinationOffset, set);
 }
 Expression verdict_by_source(const std::string& map) {
   return lookup(kSourceOffset, map, 0, NFT_REG_VERDICT);
@@ -340,18 +375,17 @@ void NftBatch::rule(const std::string& chain, std::initializer_list<nft::Express
   add(NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, attributes);
 }
 
-std::uint32_t NftBatch::add_set(const std::string& name, std::uint32_t flags,
-                                std::uint32_t data_type, std::uint32_t data_bytes) {
+std::uint32_t NftBatch::add_set(const std::string& name, const SetType& type) {
   const std::uint32_t id = ++last_set_;
   NetlinkAttributes attributes;
   attributes.add_text(NFTA_SET_TABLE, table_);
   attributes.add_text(NFTA_SET_NAME, name);
-  attributes.add_be32(NFTA_SET_FLAGS, flags);
-  attributes.add_be32(NFTA_SET_KEY_TYPE, kTypeIpv4);
-  attributes.add_be32(NFTA_SET_KEY_LEN, sizeof(std::uint32_t));
-  if ((flags & NFT_SET_MAP) != 0) {
-    attributes.add_be32(NFTA_SET_DATA_TYPE, data_type);
-    attributes.add_be32(NFTA_SET_DATA_LEN, data_bytes);
+  attributes.add_be32(NFTA_SET_FLAGS, type.flags);
+  attributes.add_be32(NFTA_SET_KEY_TYPE, type.pair ? kTypePair : kTypeIpv4);
+  attributes.add_be32(NFTA_SET_KEY_LEN, sizeof(std::uint32_t) * (type.pair ? 2 : 1));
+  if ((type.flags & NFT_SET_MAP) != 0) {
+    attributes.add_be32(NFTA_SET_DATA_TYPE, type.data_type);
+    attributes.add_be32(NFTA_SET_DATA_LEN, type.data_bytes);
   }
   attributes.add_be32(NFTA_SET_ID, id);
   add(NFT_MSG_NEWSET, NLM_F_CREATE | NLM_F_EXCL, attributes);
@@ -381,22 +415,34 @@ void NftBatch::add_ranges(const std::string& set, std::uint32_t id,
 }
 
 void NftBatch::add_range_set(const std::string& name, std::span<const AddressRange> ranges) {
-  const std::uint32_t id = add_set(name, NFT_SET_INTERVAL | NFT_SET_CONSTANT, 0, 0);
+  const std::uint32_t id = add_set(name, {NFT_SET_INTERVAL | NFT_SET_CONSTANT});
   add_ranges(name, id, ranges);
 }
 
 std::uint32_t NftBatch::add_unnamed_range_set(std::span<const AddressRange> ranges) {
   const std::uint32_t id =
-      add_set("__set%d", NFT_SET_ANONYMOUS | NFT_SET_CONSTANT | NFT_SET_INTERVAL, 0, 0);
+      add_set("__set%d", {NFT_SET_ANONYMOUS | NFT_SET_CONSTANT | NFT_SET_INTERVAL});
   add_ranges("__set%d", id, ranges);
   return id;
 }
 
 void NftBatch::add_mark_map(const std::string& name) {
-  add_set(name, NFT_SET_MAP, kTypeMark, sizeof(std::uint32_t));
+  add_set(name, {NFT_SET_MAP, kTypeMark, sizeof(std::uint32_t)});
 }
 void NftBatch::add_verdict_map(const std::string& name) {
-  add_set(name, NFT_SET_MAP, NFT_DATA_VERDICT, 0);
+  add_set(name, {NFT_SET_MAP, NFT_DATA_VERDICT});
+}
+
+void NftBatch::add_pair_set(const std::string& name) {
+  SetType type;
+  type.pair = true;
+  add_set(name, type);
+}
+void NftBatch::add_pair(const std::string& set, Ipv4 address, std::uint32_t mark) {
+  elements(NFT_MSG_NEWSETELEM, set, 0, pair_element(address, mark));
+}
+void NftBatch::delete_pair(const std::string& set, Ipv4 address, std::uint32_t mark) {
+  elements(NFT_MSG_DELSETELEM, set, 0, pair_element(address, mark));
 }
 
 void NftBatch::add_mark(const std::string& map, Ipv4 key, std::uint32_t mark) {

@@ -43,6 +43,11 @@ Expression not_unicast();                             // the destination, seen f
 Expression mark_from_source(const std::string& map);  // sets the packet's mark; needs an entry
 Expression mark_has(std::uint32_t bits);
 Expression mark_is_zero();
+// Connections remember the bits of the mark that their first packet had. An established one counts
+// if its address together with those bits is in a set.
+Expression remember_mark(std::uint32_t bits);
+Expression source_remembered(const std::string& set);
+Expression destination_remembered(const std::string& set);
 Expression verdict_by_source(const std::string& map);
 
 Expression accept();
@@ -91,6 +96,9 @@ class NftBatch {
   std::uint32_t add_unnamed_range_set(std::span<const AddressRange> ranges);
   void add_mark_map(const std::string& name);     // address -> mark
   void add_verdict_map(const std::string& name);  // address -> verdict
+  void add_pair_set(const std::string& name);     // address and mark
+  void add_pair(const std::string& set, Ipv4 address, std::uint32_t mark);
+  void delete_pair(const std::string& set, Ipv4 address, std::uint32_t mark);
   void add_mark(const std::string& map, Ipv4 key, std::uint32_t mark);
   void add_go_to(const std::string& map, Ipv4 key, const std::string& chain);
   void delete_element(const std::string& map, Ipv4 key);
@@ -100,8 +108,13 @@ class NftBatch {
 
  private:
   void add(std::uint16_t type, std::uint16_t flags, const sys::NetlinkAttributes& attributes);
-  std::uint32_t add_set(const std::string& name, std::uint32_t flags, std::uint32_t data_type,
-                        std::uint32_t data_bytes);
+  struct SetType {
+    std::uint32_t flags = 0;
+    std::uint32_t data_type = 0;
+    std::uint32_t data_bytes = 0;
+    bool pair = false;
+  };
+  std::uint32_t add_set(const std::string& name, const SetType& type);
   void add_ranges(const std::string& set, std::uint32_t id, std::span<const AddressRange> ranges);
   void elements(std::uint16_t type, const std::string& set, std::uint32_t id,
                 const sys::NetlinkAttributes& list);

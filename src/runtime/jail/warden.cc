@@ -245,7 +245,8 @@ Result<void> Warden::handle(const wire::SetNetworkRequest& request) {
     const Sandbox& sandbox = found->second;
     if (!sandbox.alive() || !sandbox.slot || address_of(sandbox) == Ipv4{})
       return make_error(Errc::failed_precondition, "sandbox " + id + " has no network");
-    return host_.network->apply(*sandbox.slot, wire::to_policy(request.network));
+    return host_.network->apply(*sandbox.slot, wire::to_policy(request.network),
+                                Network::Tenant::same);
   }();
   return reply(wire::Op::set_network, request.header.sequence, done);
 }
