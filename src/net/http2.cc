@@ -25,8 +25,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr std::uint32_t kStreamWindow = 256 * 1024;          // one upload that nobody reads
-constexpr std::int32_t kConnectionWindow = 8 * 1024 * 1024;  // all of them
+constexpr std::uint32_t kStreamWindow = 512 * 1024;           // one upload that nobody reads
+constexpr std::int32_t kConnectionWindow = 16 * 1024 * 1024;  // all of them
 constexpr std::size_t kReadBuffer = 64 * 1024;
 constexpr std::size_t kBatch = 64 * 1024;   // frames that are gathered before they are sent
 constexpr milliseconds kGoodbyeTime{2000};  // between GOAWAY and close
@@ -408,7 +408,9 @@ Task<void> Http2Session::read_loop() {
       continue;
     }
     start_ready();
-    wake_writer();
+    if (nghttp2_session_want_write(session_.get()) != 0 ||
+        nghttp2_session_want_read(session_.get()) == 0)
+      wake_writer();
   }
 }
 

@@ -282,7 +282,8 @@ Task<Result<std::size_t>> Http2Stream::read_some(std::span<char> into) {
         if (inbox_.capacity() > 4 * kKeptInbox) inbox_.shrink_to_fit();
       }
       nghttp2_session_consume(link_.session(), id_, n);
-      link_.wake_writer();
+      // Credit goes out by the half window, not for every read.
+      if (nghttp2_session_want_write(link_.session()) != 0) link_.wake_writer();
       co_return n;
     }
     if (ended_) co_return std::size_t(0);

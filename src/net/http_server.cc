@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -149,6 +150,18 @@ struct ServerExchange final : Exchange {
 
 using Connection = ServerConnection;
 
+// A client whose machine is gone is noticed within two minutes, also by a handler that only waits.
+void keep_alive(int fd) {
+  const int on = 1;
+  const int idle = 60;
+  const int interval = 15;
+  const int count = 4;
+  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+}
+
 std::string peer_name(int fd) {
   sockaddr_storage address{};
   socklen_t length = sizeof address;
@@ -275,6 +288,7 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
       ::close(fd);
       return;
     }
+    if (family != AF_UNIX) keep_alive(fd);
     auto connection = std::make_shared<Connection>();
     connection->executor = strand;
     connection->listener = name;
