@@ -109,9 +109,15 @@ def echo_tcp(connection):
             connection.sendall(data)
 
 
-def echo_udp():
+def echo_udp(address):
+    # One socket per address: the answer must come from where the question went.
     server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    server.bind(("0.0.0.0", 7))
+    while True:
+        try:
+            server.bind((address, 7))
+            break
+        except OSError:  # the address comes a moment later
+            time.sleep(0.05)
     while True:
         data, client = server.recvfrom(2048)
         server.sendto(data, client)
@@ -174,8 +180,8 @@ def main():
     servers = [Web(80), Web(443, context)]
     threads = [threading.Thread(target=server.serve_forever, daemon=True) for server in servers]
     threads += [threading.Thread(target=serve, args=(7, echo_tcp), daemon=True),
-                threading.Thread(target=serve, args=(1080, socks), daemon=True),
-                threading.Thread(target=echo_udp, daemon=True)]
+                threading.Thread(target=serve, args=(1080, socks), daemon=True)]
+    threads += [threading.Thread(target=echo_udp, args=(address,), daemon=True) for address in set(NAMES.values())]
     for thread in threads:
         thread.start()
     Path(ready).write_text(str(os.getpid()))

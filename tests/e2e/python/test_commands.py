@@ -150,8 +150,9 @@ async def test_killed_during_run(case):
     await settle(case.sbx.kill())
     if OLD:
         # It has no name for it, but it notices.
-        with pytest.raises(Exception, match="closed|terminated|incomplete|reset|disconnected"):
+        with pytest.raises(Exception) as noticed:
             await settle(handle.wait())
+        assert not isinstance(noticed.value, TimeoutError), "the limit of the test"
         assert await settle(case.sbx.is_running()) is False
         return
     with pytest.raises(TimeoutException, match="sandbox was killed or reached its end of life"):

@@ -72,7 +72,9 @@ async def test_info_file(case):
     assert (info.size, info.mode, info.permissions) == (4, 0o644, "-rw-r--r--")
     assert (info.owner, info.group) == ("user", "user")
     assert OLD or info.modified_time.tzinfo is not None
-    age = datetime.datetime.now(datetime.timezone.utc) - info.modified_time
+    # Naive in old releases.
+    modified = info.modified_time.replace(tzinfo=datetime.timezone.utc) if OLD else info.modified_time
+    age = datetime.datetime.now(datetime.timezone.utc) - modified
     assert abs(age.total_seconds()) < 60
     assert info.symlink_target is None
 
