@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -33,6 +34,7 @@
 #include "proxy/proxy.h"
 #include "store/keys.h"
 #include "store/store.h"
+#include "sys/self.h"
 
 namespace atl::cli {
 namespace {
@@ -255,6 +257,7 @@ Result<int> serve(const ServeOptions& options) {
   if (supervised) ::setsid();  // the terminal's signals are for the supervisor
   ATOLL_TRY(configure_log(options));
   ::signal(SIGPIPE, SIG_IGN);
+  sys::raise_open_files();
   ATOLL_TRY_ASSIGN(const ServerUser user, find_server_user());
   ATOLL_TRY_ASSIGN(const Home home, Home::open(options.home, user));
   Result<Instance> claimed = supervised
@@ -309,8 +312,8 @@ Result<int> serve(const ServeOptions& options) {
                    }
                  });
   std::vector<std::jthread> threads;
-  for (unsigned i = 1; i < options.threads; ++i)
-    threads.emplace_back([&server] { server.io.run(); });
+  const unsigned wanted = std::max(2u, std::thread::hardware_concurrency());
+  for (unsigned i = 1; i < wanted; ++i) threads.emplace_back([&server] { server.io.run(); });
   server.io.run();
   threads.clear();
   return server.exit_code;

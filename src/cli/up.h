@@ -18,7 +18,6 @@ struct ServeOptions {
   bool detach = false;
   bool json_logs = false;
   std::string log_level = "info";
-  unsigned threads = 2;
   std::string version = "dev";
 
   // TLS. Loopback and a high port unless told otherwise: what other machines can reach is a
