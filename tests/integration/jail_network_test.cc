@@ -9,6 +9,7 @@
 #include <set>
 
 #include "network_fixture.h"
+#include "runtime/jail/host_checks.h"
 
 namespace atl::testing {
 namespace {
@@ -501,6 +502,26 @@ TEST_F(JailNetwork, ConnectionsEndWithTheirTenant) {
   EXPECT_EQ(talk(), "False\n");
 }
 
+TEST_F(JailNetwork, ConnectionsOfASandboxAreLimited) {
+  ASSERT_NO_FATAL_FAILURE(begin());
+  const SandboxId greedy = create_with({});
+  const SandboxId neighbour = create_with({});
+  // One connection per source port, to UDP, which tracking keeps for half a minute.
+  EXPECT_EQ(inside(greedy,
+                   "python3 -c 'import socket\nfor p in range(10000,16000):\n"
+                   " s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n"
+                   " s.bind((\"0.0.0.0\",p))\n"
+                   " try: s.sendto(b\"x\",(\"8.8.8.8\",7001))\n"
+                   " except OSError: pass\n s.close()'")
+                .code,
+            0);
+  const int kept = std::atoi(in_router("cat /proc/sys/net/netfilter/nf_conntrack_count").c_str());
+  EXPECT_GT(kept, 3000);
+  EXPECT_LE(kept, 4096 + 100);
+  EXPECT_EQ(udp(greedy, "1.1.1.1", 7001), "");
+  EXPECT_TRUE(reaches(neighbour, "1.1.1.1", 80));
+}
+
 TEST_F(JailNetwork, ServersDoNotMeet) {
   ASSERT_NO_FATAL_FAILURE(begin());
   net::asio::io_context other_io;
@@ -575,6 +596,15 @@ TEST_F(JailNetwork, WithoutANetwork) {
   ASSERT_TRUE(sockets.ok());
   EXPECT_EQ(sockets->proxy, -1);
   EXPECT_EQ(host("ip -o link | grep -c ': atoll'"), "0\n");
+}
+
+TEST_F(JailNetwork, DoctorKnowsWhatTheNetworkNeeds) {
+  std::set<std::string> good;
+  for (const jail::Check& check : jail::check_host(home_)) {
+    if (check.status == jail::Check::Status::ok) good.insert(check.name);
+  }
+  for (const char* name : {"veth", "nf_tables", "forwarding"})
+    EXPECT_TRUE(good.contains(name)) << name;
 }
 
 TEST_F(JailNetwork, BadPoliciesAndIdsAreRefused) {

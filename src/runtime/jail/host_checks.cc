@@ -231,9 +231,10 @@ Check check_nf_tables() {
     return filter.send(install_policy(kFirstSlot, policy, kTenantBits, 0));
   });
   if (loaded) return passed("nf_tables", "the rules for sandboxes load");
-  return failed("nf_tables", loaded.error(),
-                "modprobe nf_tables nf_conntrack nft_ct nft_chain_nat nft_nat nft_masq "
-                "nft_reject_ipv4 nft_fib_ipv4 (CONFIG_NF_TABLES and these parts of it)");
+  return failed(
+      "nf_tables", loaded.error(),
+      "modprobe nf_tables nf_conntrack nft_ct nft_chain_nat nft_nat nft_masq "
+      "nft_reject_ipv4 nft_fib_ipv4 nft_connlimit (CONFIG_NF_TABLES and these parts of it)");
 }
 
 Check check_forwarding() {

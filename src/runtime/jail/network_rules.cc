@@ -14,6 +14,8 @@ using Policy = NftBatch::Policy;
 constexpr const char* kNeverSet = "never";
 constexpr const char* kListsMap = "lists";      // address -> its own chain
 constexpr const char* kTenantsSet = "tenants";  // address and tenant, of those that are there
+constexpr const char* kCountersSet = "connections";
+constexpr std::uint32_t kMaxCounters = 65536;
 constexpr const char* kRefuse = "refuse";
 
 std::string chain_of(std::uint32_t slot) { return "sandbox" + std::to_string(slot); }
@@ -37,6 +39,7 @@ void add_intercept(NftBatch& batch) {
                        {"nat", NF_INET_PRE_ROUTING, NF_IP_PRI_NAT_DST, Policy::accept});
   batch.rule("intercept", {nft::from(kUplink), nft::accept()});
   // This chain sees the first packet of every connection and no other.
+  batch.rule("intercept", {nft::source_has_more_than(kCountersSet, kMaxConnections), nft::drop()});
   batch.rule("intercept", {nft::remember_mark(kTenantBits)});
   batch.rule("intercept", {nft::destination_is(kGateway), nft::accept()});
   const auto to_proxy = nft::redirect_to(kGateway, kProxyPort);
@@ -106,6 +109,7 @@ sys::NetlinkBatch router_rules() {
   batch.add_mark_map(kRightsMap);
   batch.add_verdict_map(kListsMap);
   batch.add_pair_set(kTenantsSet);
+  batch.add_counter_set(kCountersSet, kMaxCounters);
   // A refusal is told at once, so that programs do not wait for nothing.
   batch.add_chain(kRefuse);
   batch.rule(kRefuse, {nft::tcp(), nft::reset_connection()});

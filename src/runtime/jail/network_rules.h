@@ -25,6 +25,9 @@ inline constexpr const char* kInnerInterface = "eth0";
 inline constexpr std::uint16_t kDnsPort = 53;
 inline constexpr std::uint16_t kProxyPort = 3128;
 
+// Of one sandbox at a time. The tables of router and host are shared by all.
+inline constexpr std::uint32_t kMaxConnections = 4096;
+
 // The link between one router and the host's namespace.
 inline constexpr std::uint32_t kFirstLink = 1, kEndLink = 16384;
 struct Link {

@@ -273,6 +273,22 @@ Expression verdict_by_source(const std::string& map) {
   return lookup(kSourceOffset, map, 0, NFT_REG_VERDICT);
 }
 
+Expression source_has_more_than(const std::string& set, std::uint32_t connections) {
+  NetlinkAttributes limit;
+  limit.add_be32(NFTA_CONNLIMIT_COUNT, connections);
+  limit.add_be32(NFTA_CONNLIMIT_FLAGS, NFT_CONNLIMIT_F_INV);
+  NetlinkAttributes counter;
+  counter.add_text(NFTA_EXPR_NAME, "connlimit");
+  counter.add_nested(NFTA_EXPR_DATA, limit);
+  NetlinkAttributes data;
+  data.add_text(NFTA_DYNSET_SET_NAME, set);
+  data.add_be32(NFTA_DYNSET_OP, NFT_DYNSET_OP_ADD);
+  data.add_be32(NFTA_DYNSET_SREG_KEY, NFT_REG_1);
+  data.add_nested(NFTA_DYNSET_EXPR, counter);
+  return sequence({load_payload(NFT_PAYLOAD_NETWORK_HEADER, kSourceOffset, sizeof(std::uint32_t)),
+                   named("dynset", data)});
+}
+
 Expression accept() { return immediate(NFT_REG_VERDICT, data_verdict(NF_ACCEPT)); }
 Expression drop() { return immediate(NFT_REG_VERDICT, data_verdict(NF_DROP)); }
 Expression go_to(const std::string& chain) {
@@ -388,6 +404,11 @@ std::uint32_t NftBatch::add_set(const std::string& name, const SetType& type) {
     attributes.add_be32(NFTA_SET_DATA_LEN, type.data_bytes);
   }
   attributes.add_be32(NFTA_SET_ID, id);
+  if (type.size != 0) {
+    NetlinkAttributes description;
+    description.add_be32(NFTA_SET_DESC_SIZE, type.size);
+    attributes.add_nested(NFTA_SET_DESC, description);
+  }
   add(NFT_MSG_NEWSET, NLM_F_CREATE | NLM_F_EXCL, attributes);
   return id;
 }
@@ -426,6 +447,12 @@ std::uint32_t NftBatch::add_unnamed_range_set(std::span<const AddressRange> rang
   return id;
 }
 
+void NftBatch::add_counter_set(const std::string& name, std::uint32_t size) {
+  SetType type;
+  type.flags = NFT_SET_EVAL;
+  type.size = size;
+  add_set(name, type);
+}
 void NftBatch::add_mark_map(const std::string& name) {
   add_set(name, {NFT_SET_MAP, kTypeMark, sizeof(std::uint32_t)});
 }

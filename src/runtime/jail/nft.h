@@ -49,6 +49,8 @@ Expression remember_mark(std::uint32_t bits);
 Expression source_remembered(const std::string& set);
 Expression destination_remembered(const std::string& set);
 Expression verdict_by_source(const std::string& map);
+// The source has more connections than that, this one included; counted in a set of counters.
+Expression source_has_more_than(const std::string& set, std::uint32_t connections);
 
 Expression accept();
 Expression drop();
@@ -94,6 +96,7 @@ class NftBatch {
   void add_range_set(const std::string& name, std::span<const AddressRange> ranges);
   // For one rule of this transaction, with which it goes. Returns its id.
   std::uint32_t add_unnamed_range_set(std::span<const AddressRange> ranges);
+  void add_counter_set(const std::string& name, std::uint32_t size);
   void add_mark_map(const std::string& name);     // address -> mark
   void add_verdict_map(const std::string& name);  // address -> verdict
   void add_pair_set(const std::string& name);     // address and mark
@@ -113,6 +116,7 @@ class NftBatch {
     std::uint32_t data_type = 0;
     std::uint32_t data_bytes = 0;
     bool pair = false;
+    std::uint32_t size = 0;  // 0: no limit
   };
   std::uint32_t add_set(const std::string& name, const SetType& type);
   void add_ranges(const std::string& set, std::uint32_t id, std::span<const AddressRange> ranges);
