@@ -361,6 +361,7 @@ Task<Result<void>> Http2Stream::start(int status, Headers headers,
   if (started_) co_return make_error(Errc::internal, "a second answer to one request");
   if (status < 200) co_return make_error(Errc::unimplemented, "no tunnels over HTTP/2");
   started_ = true;
+  if (status == 204) length.reset();  // RFC 9110, 8.6
   left_ = length;
   if (has_no_body(status)) head_only_ = true;
   eof_sent_ = head_only_;

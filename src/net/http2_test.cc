@@ -205,6 +205,23 @@ TEST_F(Http2Test, AShorterBodyThanPromisedIsABrokenStream) {
   });
 }
 
+TEST_F(Http2Test, AnswersWithoutABodyHaveNone) {
+  serve([](Exchange& x) -> Task<void> {
+    const int status = std::stoi(x.request.target.substr(1));
+    (void)co_await x.response.start(status, {{"ETag", "e"}}, 0);
+    (void)co_await x.response.finish();
+  });
+  with_client([](Http2Client& c) -> Task<void> {
+    for (const char* status : {"204", "304", "200"}) {
+      auto a = co_await c.fetch("GET", std::string("/") + status);
+      EXPECT_EQ(a.headers[":status"], status);
+      EXPECT_EQ(a.error, 0u);
+      EXPECT_TRUE(a.ended);
+      EXPECT_EQ(a.headers.count("content-length"), std::string(status) == "204" ? 0u : 1u);
+    }
+  });
+}
+
 TEST_F(Http2Test, AThrowingHandlerGives500) {
   serve([](Exchange& x) -> Task<void> {
     if (x.request.target == "/throw") throw std::runtime_error("boom");
