@@ -133,7 +133,7 @@ std::string from_script(std::string_view script) {
                                        "/watch", "/throw", "/none", "/echo"};
   std::string out = frame(NGHTTP2_SETTINGS, 0, 0, "");
   std::uint32_t next = 1;
-  while (script.size() >= 3 && out.size() < 200'000) {
+  while (script.size() >= 3 && out.size() < 30'000) {
     const auto op = std::uint8_t(script[0]);
     const auto argument = std::uint8_t(script[2]);
     const std::uint32_t id = (std::uint8_t(script[1]) % (next + 2)) | 1;
@@ -222,7 +222,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const asio::any_io_executor strand = asio::make_strand(io);
   auto connection = std::make_shared<net::ServerConnection>();
   connection->executor = strand;
-  auto owned = std::make_unique<BytesStream>(strand, bytes, 1 + (data[0] & 0x7f) * std::size_t(97));
+  auto owned =
+      std::make_unique<BytesStream>(strand, bytes, 13 + (data[0] & 0x7f) * std::size_t(97));
   BytesStream& stream = *owned;
   connection->stream = std::move(owned);
   net::ServerOptions options;
