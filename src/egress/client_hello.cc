@@ -52,8 +52,9 @@ unsigned byte(std::string_view bytes, std::size_t at) {
 Result<std::optional<std::string>> join_records(std::string_view bytes) {
   std::string message;
   for (;;) {
+    if (!message.empty() && byte(message, 0) != kClientHello)
+      return bad("another message comes first");
     if (message.size() >= 4) {
-      if (byte(message, 0) != kClientHello) return bad("another message comes first");
       const std::size_t length = byte(message, 1) << 16 | byte(message, 2) << 8 | byte(message, 3);
       if (length > kMaxClientHello) return bad("it is too long");
       if (message.size() >= 4 + length) {
@@ -72,12 +73,9 @@ Result<std::optional<std::string>> join_records(std::string_view bytes) {
     const std::size_t here = std::min(length, bytes.size());
     message += bytes.substr(0, here);
     bytes.remove_prefix(here);
-    // A record that is still coming: what is there of it may already be wrong.
-    if (here < length) {
-      if (!message.empty() && byte(message, 0) != kClientHello)
-        return bad("another message comes first");
+    // Not before the record is whole: more than the message may be in it.
+    if (here < length && (message.empty() || byte(message, 0) == kClientHello))
       return std::optional<std::string>();
-    }
   }
 }
 
