@@ -3,10 +3,11 @@
 // Two coroutines share the client's strand. The main one connects, sends the head and carries the
 // answer down. Beside it the uplink carries the request body up and then watches the client's side:
 // when the client goes away it closes the connection to the sandbox, which ends whatever the main
-// one waits for. A small body is read before anything is sent, so that the request can be sent
-// again when a kept connection turns out to be dead. When the sandbox dies, a handler posted to the
-// strand closes the connection to it, and resets the client's if its answer has begun; if not, the
-// client gets 502.
+// one waits for. A request whose body is sent already and whose answer comes whole and at once, as
+// most do, is over before an uplink would be of use, and gets none. A small body is read before
+// anything is sent, so that the request can be sent again when a kept connection turns out to be
+// dead. When the sandbox dies, a handler posted to the strand closes the connection to it, and
+// resets the client's if its answer has begun; if not, the client gets 502.
 #include "proxy/forward.h"
 
 #include <algorithm>
@@ -30,6 +31,7 @@ constexpr std::size_t kBuffer = 64 * 1024;
 constexpr std::size_t kBulkBuffer = 256 * 1024;  // for bodies known to be at least as long
 constexpr std::size_t kSmallBody = 32 * 1024;
 constexpr std::size_t kSmallAnswer = 32 * 1024;
+constexpr std::chrono::milliseconds kUnwatched{100};
 // A service that was just started may not listen yet.
 constexpr std::array<std::chrono::milliseconds, 4> kDialPauses = {
     std::chrono::milliseconds(100), std::chrono::milliseconds(200), std::chrono::milliseconds(300),
@@ -117,8 +119,45 @@ net::Task<void> run_uplink(std::shared_ptr<Flow> flow, bool streams) {
   flow->on_client_gone();
 }
 
+// The second coroutine, once there is one.
+class Uplink {
+ public:
+  explicit Uplink(std::shared_ptr<Flow> flow) : flow_(std::move(flow)) {}
+  void start(const asio::any_io_executor& strand, bool streams) {
+    if (!task_) task_.emplace(strand, run_uplink(flow_, streams));
+  }
+  net::Task<void> stop() {
+    flow_->settled = true;
+    if (!task_) co_return;
+    auto stopping = task_->stop();
+    co_await std::move(stopping);
+  }
+
+ private:
+  std::shared_ptr<Flow> flow_;
+  std::optional<engine::SideTask> task_;
+};
+
+// The head of the answer. While it does not come, the client is watched.
+net::Task<Result<net::ResponseHead>> await_head(net::HttpClient& upstream, Uplink& uplink,
+                                                bool streams) {
+  const auto strand = co_await asio::this_coro::executor;
+  if (streams) {
+    uplink.start(strand, true);
+  } else {
+    upstream.stream().set_read_timeout(kUnwatched);
+    auto reading = upstream.read_head();
+    auto head = co_await std::move(reading);
+    upstream.stream().set_read_timeout(std::nullopt);
+    if (head.ok() || head.error().code != Errc::deadline_exceeded) co_return head;
+    uplink.start(strand, false);
+  }
+  auto reading = upstream.read_head();
+  co_return co_await std::move(reading);
+}
+
 // The answer, head and body, to the client. False: one of the two sides failed.
-net::Task<bool> carry_down(Flow& flow, net::ResponseHead head) {
+net::Task<bool> carry_down(Flow& flow, net::ResponseHead head, Uplink& uplink) {
   net::ResponseWriter& response = flow.exchange->response;
   net::BodyReader& body = flow.upstream->body();
   net::Headers headers = headers_to_client(head, Upgrade::no);
@@ -142,6 +181,7 @@ net::Task<bool> carry_down(Flow& flow, net::ResponseHead head) {
       co_return (co_await std::move(sending)).ok();
     }
   }
+  uplink.start(co_await asio::this_coro::executor, false);
   auto starting = response.start(head.status, std::move(headers), length);
   if (!(co_await std::move(starting)).ok()) co_return false;
   if (first > 0) {
@@ -171,9 +211,9 @@ net::Task<Outcome> exchange_once(std::shared_ptr<Flow> flow, Outgoing& out, bool
                           : upstream.write_head(out.head, out.length);
   if (!(co_await std::move(sending)).ok()) co_return reused ? Outcome::stale : Outcome::failed;
   flow->settled = false;
-  engine::SideTask uplink(co_await asio::this_coro::executor, run_uplink(flow, !out.body));
-  auto reading = upstream.read_head();
-  auto head = co_await std::move(reading);
+  Uplink uplink(flow);
+  auto waiting = await_head(upstream, uplink, !out.body);
+  auto head = co_await std::move(waiting);
   Outcome outcome = Outcome::failed;
   if (!head.ok()) {
     // Nothing came back on a kept connection: it was closed before our request got there, or while
@@ -182,7 +222,6 @@ net::Task<Outcome> exchange_once(std::shared_ptr<Flow> flow, Outgoing& out, bool
         head.error().code == Errc::unavailable && !flow->died() && !flow->client_gone;
     if (reused && closed && out.body && is_idempotent(out.head.method)) outcome = Outcome::stale;
   } else if (head->status == 101) {
-    flow->settled = true;
     auto stopping = uplink.stop();
     co_await std::move(stopping);
     if (out.upgrade == Upgrade::no) co_return Outcome::failed;  // nobody asked
@@ -190,10 +229,9 @@ net::Task<Outcome> exchange_once(std::shared_ptr<Flow> flow, Outgoing& out, bool
     co_await std::move(tunnelling);
     co_return Outcome::done;
   } else {
-    auto carrying = carry_down(*flow, std::move(*head));
+    auto carrying = carry_down(*flow, std::move(*head), uplink);
     if (co_await std::move(carrying)) outcome = Outcome::done;
   }
-  flow->settled = true;
   auto stopping = uplink.stop();
   co_await std::move(stopping);
   co_return outcome;

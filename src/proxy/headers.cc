@@ -33,11 +33,22 @@ bool is_forwarding(std::string_view name) {
   return starts_with_nocase(name, "X-Forwarded-") || net::iequals(name, "Forwarded");
 }
 
-// A key of this server sent along by mistake would tell the sandbox how to control all others.
-// Services may have headers of that name with keys of their own.
+// Credentials of this server sent along by mistake would tell the sandbox how to control all
+// others. Services may have headers of these names with keys of their own.
 bool is_our_key(const net::Headers::Field& field, std::uint16_t port) {
-  return net::iequals(field.name, "X-API-Key") &&
-         (port == kAgentPort || field.value.starts_with("e2b_"));
+  if (net::iequals(field.name, "X-Admin-Token")) return true;
+  if (net::iequals(field.name, "X-API-Key"))
+    return port == kAgentPort || field.value.starts_with("e2b_");
+  return net::iequals(field.name, "Authorization") &&
+         starts_with_nocase(field.value, "Bearer e2b_");
+}
+
+// What Connection names beside the usual words; most requests have nothing of that kind.
+bool names_headers(const net::Headers& headers) {
+  return std::any_of(headers.begin(), headers.end(), [](const net::Headers::Field& field) {
+    return net::iequals(field.name, "Connection") && !net::iequals(field.value, "keep-alive") &&
+           !net::iequals(field.value, "close");
+  });
 }
 
 std::string masked_host(std::string mask, std::uint16_t port) {
@@ -61,11 +72,12 @@ net::RequestHead request_to_sandbox(const net::RequestHead& request, std::uint16
   net::RequestHead out;
   out.method = request.method;
   out.target = request.target;
+  const bool named = names_headers(request.headers);
   for (const auto& field : request.headers) {
     if (one_of(field.name, kHopByHop) || is_forwarding(field.name) || is_our_key(field, port))
       continue;
     if (net::iequals(field.name, "Expect")) continue;  // answered on this side
-    if (request.headers.lists("Connection", field.name)) continue;
+    if (named && request.headers.lists("Connection", field.name)) continue;
     out.headers.add(field.name, field.value);
   }
   if (upgrade == Upgrade::yes) {
@@ -81,8 +93,10 @@ net::RequestHead request_to_sandbox(const net::RequestHead& request, std::uint16
 
 net::Headers headers_to_client(const net::ResponseHead& response, Upgrade upgrade) {
   net::Headers out;
+  const bool named = names_headers(response.headers);
   for (const auto& field : response.headers) {
-    if (one_of(field.name, kHopByHop) || response.headers.lists("Connection", field.name)) continue;
+    if (one_of(field.name, kHopByHop)) continue;
+    if (named && response.headers.lists("Connection", field.name)) continue;
     out.add(field.name, field.value);
   }
   if (upgrade == Upgrade::yes) {

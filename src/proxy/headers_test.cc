@@ -39,10 +39,26 @@ TEST(RequestHeaders, HopByHopHeadersStay) {
   EXPECT_EQ(out.headers.get("X-Custom"), "1");
 }
 
+TEST(RequestHeaders, EveryConnectionHeaderCounts) {
+  const auto out = request_to_sandbox(request({{"Connection", "keep-alive"},
+                                               {"Connection", "X-Second"},
+                                               {"X-Second", "1"},
+                                               {"X-Third", "1"}}),
+                                      8000, "", Upgrade::no);
+  EXPECT_FALSE(out.headers.has("X-Second"));
+  EXPECT_TRUE(out.headers.has("X-Third"));
+}
+
 TEST(RequestHeaders, KeysOfTheServerNeverEnterASandbox) {
   const auto ours = request({{"X-API-Key", "e2b_0123"}});
   EXPECT_FALSE(request_to_sandbox(ours, 8000, "", Upgrade::no).headers.has("X-API-Key"));
   EXPECT_FALSE(request_to_sandbox(ours, 49983, "", Upgrade::no).headers.has("X-API-Key"));
+  const auto admin = request(
+      {{"X-Admin-Token", "0123"}, {"Authorization", "Bearer e2b_0123"}, {"X-Other", "stays"}});
+  for (const std::uint16_t port : {8000, 49983})
+    EXPECT_EQ(request_to_sandbox(admin, port, "", Upgrade::no).headers.size(), 1u);
+  const auto user = request({{"Authorization", "Basic dXNlcjo="}});
+  EXPECT_EQ(request_to_sandbox(user, 49983, "", Upgrade::no).headers.size(), 1u);
   const auto theirs = request({{"X-API-Key", "sk-123"}});
   EXPECT_TRUE(request_to_sandbox(theirs, 8000, "", Upgrade::no).headers.has("X-API-Key"));
 }
