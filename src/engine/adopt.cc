@@ -1,5 +1,7 @@
 // Start: what an earlier run left is taken over, finished, rolled back or removed (adoption.h), a
-// few at a time. The timers start afterwards, so ends that passed meanwhile take effect then.
+// few at a time. The timers start afterwards, so ends that passed meanwhile take effect then. What
+// may take long without harm (an agent that does not answer, remains that cannot be removed yet)
+// goes on beside the first commands.
 #include "base/json.h"
 #include "base/log.h"
 #include "engine/adoption.h"
@@ -9,7 +11,7 @@ namespace atl::engine {
 namespace {
 
 constexpr std::size_t kAtOnce = 16;
-constexpr std::chrono::milliseconds kLimit{300'000};
+constexpr std::chrono::milliseconds kLimit{120'000};
 
 // A policy that cannot be read any more lets nothing out.
 egress::Policy stored_policy(const store::SandboxRecord& record) {
@@ -43,18 +45,22 @@ net::Task<Result<void>> Engine::adopt_all() {
     log::info("looking after sandboxes of an earlier run",
               {{"recorded", std::to_string(rows.size())}, {"found", std::to_string(found.size())}});
   }
-  const auto gate = std::make_shared<Gate>(kAtOnce, rows.size());
+  const auto gate = std::make_shared<Gate>(kAtOnce, 2 * rows.size());
+  // Set when the last task has let go of its copy.
+  const auto all_done = std::make_shared<Completion>();
+  auto token = std::shared_ptr<void>(all_done.get(), [all_done](void*) { all_done->set(); });
   for (store::SandboxRecord& row : rows) {
     std::optional<runtime::Listed> there;
     if (const auto entry = found.find(row.id); entry != found.end()) {
       there = std::move(entry->second);
       found.erase(entry);
     }
-    tasks_.spawn("adopt", adopt(std::move(row), std::move(there), gate));
+    tasks_.spawn("adopt", adopt(std::move(row), std::move(there), gate, token));
   }
-  for (const auto& [id, one] : found) tasks_.spawn("leftover", remove_unknown(id));
-  auto drain = tasks_.drain(kLimit);
-  if (!co_await std::move(drain))
+  for (const auto& [id, one] : found) tasks_.spawn("leftover", remove_unknown(id, token));
+  token.reset();
+  auto wait = all_done->wait(kLimit);
+  if (!co_await std::move(wait))
     log::warn("sandboxes of an earlier run are still being looked after");
   std::vector<SandboxId> exited;
   {
@@ -67,7 +73,7 @@ net::Task<Result<void>> Engine::adopt_all() {
 }
 
 net::Task<void> Engine::adopt(store::SandboxRecord row, std::optional<runtime::Listed> found,
-                              std::shared_ptr<Gate> gate) {
+                              std::shared_ptr<Gate> gate, std::shared_ptr<void> token) {
   auto entering = gate->enter(kLimit);
   auto pass = co_await std::move(entering);
   const bool over = row.end_at <= options_.clock() && !row.auto_pause;
@@ -104,7 +110,7 @@ net::Task<void> Engine::adopt(store::SandboxRecord row, std::optional<runtime::L
     }
   }
   if (decision == Adoption::init_and_run) {
-    auto telling = guarded(init_agent(row));
+    auto telling = guarded(init_agent(row, options_.dial_deadline));
     if (auto told = co_await std::move(telling); !told.ok()) decision = Adoption::stop;
   }
   if (decision == Adoption::stop) {
@@ -118,8 +124,9 @@ net::Task<void> Engine::adopt(store::SandboxRecord row, std::optional<runtime::L
   switch (decision) {
     case Adoption::run:
     case Adoption::init_and_run: {
-      auto running = adopt_running(sandbox, address, decision == Adoption::init_and_run);
+      auto running = adopt_running(sandbox, address);
       co_await std::move(running);
+      if (decision == Adoption::run) tasks_.spawn("tell", tell_again(sandbox, gate));
       break;
     }
     case Adoption::rest_frozen:
@@ -135,8 +142,8 @@ net::Task<void> Engine::adopt(store::SandboxRecord row, std::optional<runtime::L
   }
 }
 
-// The policy first, then the agent, then the route.
-net::Task<void> Engine::adopt_running(SandboxPtr sandbox, Ipv4 address, bool initialised) {
+// The policy first, then the route.
+net::Task<void> Engine::adopt_running(SandboxPtr sandbox, Ipv4 address) {
   const SandboxId id = sandbox->record.id;
   set_address(*sandbox, address);
   auto setting = guarded(runtime_.set_network(id, egress::for_kernel(sandbox->policy)));
@@ -145,14 +152,6 @@ net::Task<void> Engine::adopt_running(SandboxPtr sandbox, Ipv4 address, bool ini
     // What was in force before still is.
     log::error("the network policy of a sandbox was not set again",
                {{"sandbox", id.str()}, {"error", set.error().message}});
-  }
-  if (!initialised) {
-    auto telling = guarded(init_agent(sandbox->record));
-    if (auto told = co_await std::move(telling); !told.ok()) {
-      // It was told before. It may be busy: whoever uses it finds out, and can kill it.
-      log::warn("the agent of an adopted sandbox does not answer",
-                {{"sandbox", id.str()}, {"error", told.error().message}});
-    }
   }
   std::lock_guard lock(mutex_);
   store::SandboxRecord& record = sandbox->record;
@@ -166,6 +165,24 @@ net::Task<void> Engine::adopt_running(SandboxPtr sandbox, Ipv4 address, bool ini
   ++counts_.adopted;
   go_live_locked(*sandbox);
   log::info("sandbox adopted", {{"sandbox", id.str()}, {"state", "running"}});
+}
+
+// It was told before, so that it may run already; told again, it has today's certificates.
+net::Task<void> Engine::tell_again(SandboxPtr sandbox, std::shared_ptr<Gate> gate) {
+  auto entering = gate->enter(kLimit);
+  auto pass = co_await std::move(entering);
+  std::unique_lock lock(mutex_);
+  store::SandboxRecord record = sandbox->record;
+  lock.unlock();
+  if (record.state != SandboxState::running) co_return;
+  auto telling = guarded(init_agent(record, options_.dial_deadline));
+  auto told = co_await std::move(telling);
+  lock.lock();
+  if (told.ok() || sandbox->record.state != SandboxState::running) co_return;
+  // It may be busy: whoever uses it finds out, and can kill it.
+  log::warn("the agent of an adopted sandbox does not answer",
+            {{"sandbox", record.id.str()}, {"error", told.error().message}});
+  note(*sandbox, store::LogLevel::warn, "the agent of the sandbox does not answer");
 }
 
 void Engine::adopt_paused(const SandboxPtr& sandbox, Ipv4 address, bool memory_kept) {
@@ -193,12 +210,21 @@ void Engine::adopt_paused(const SandboxPtr& sandbox, Ipv4 address, bool memory_k
 
 net::Task<void> Engine::bury(store::SandboxRecord row, bool lost) {
   auto destroying = destroy(row.id);
-  if (auto done = co_await std::move(destroying); !done.ok()) {
+  if (auto done = co_await std::move(destroying); done.ok()) {
+    record_end(std::move(row), lost);
+  } else {
     log::error("a sandbox of an earlier run was not removed; trying again",
                {{"sandbox", row.id.str()}, {"error", done.error().message}});
-    auto again = destroy_until_gone(row.id);
-    if (!co_await std::move(again)) co_return;
+    tasks_.spawn("bury", bury_later(std::move(row), lost));
   }
+}
+
+net::Task<void> Engine::bury_later(store::SandboxRecord row, bool lost) {
+  auto again = destroy_until_gone(row.id);
+  if (co_await std::move(again)) record_end(std::move(row), lost);
+}
+
+void Engine::record_end(store::SandboxRecord row, bool lost) {
   const auto sandbox = std::make_shared<Sandbox>(std::move(row));
   std::lock_guard lock(mutex_);
   const SandboxState state = sandbox->record.state;
@@ -221,7 +247,7 @@ net::Task<void> Engine::bury(store::SandboxRecord row, bool lost) {
   }
 }
 
-net::Task<void> Engine::remove_unknown(SandboxId id) {
+net::Task<void> Engine::remove_unknown(SandboxId id, std::shared_ptr<void> token) {
   log::info("removing a sandbox that no row names", {{"sandbox", id.str()}});
   auto destroying = destroy(id);
   if (auto done = co_await std::move(destroying); !done.ok()) {

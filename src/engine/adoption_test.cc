@@ -92,7 +92,8 @@ TEST(Adoption, EverythingIsAsItWas) {
   EXPECT_EQ(f.engine->route(running)->spec().mask_request_host, "masked.example");
   EXPECT_EQ(f.engine->route(frozen), nullptr);
   EXPECT_EQ(f.engine->route(disk), nullptr);
-  ASSERT_EQ(f.runtime.inits().size(), inits + 1) << "the running one was told again";
+  ASSERT_TRUE(Fixture::eventually([&] { return f.runtime.inits().size() == inits + 1; }))
+      << "the running one was told again";
   const auto init = parse_json(f.runtime.inits().back()).value();
   EXPECT_EQ(init.at("accessToken").as_string(), *before.at(running.str()).access_token);
   EXPECT_EQ(init.at("envVars").at("A").as_string(), "1");
@@ -156,6 +157,21 @@ TEST(Adoption, AnAgentThatDoesNotAnswerIsNotThrownAway) {
   f.runtime.failing["init"] = 1;
   f.restart();
   EXPECT_EQ(state_of(f, id), S::running);
+}
+
+TEST(Adoption, RemainsThatCannotBeRemovedHoldUpNobody) {
+  Fixture f;
+  const SandboxId id = make(f);
+  f.runtime.hangs_before = "destroy";
+  f.begin(f.engine->kill(f.caller(), id));
+  ASSERT_TRUE(Fixture::eventually([&] { return f.runtime.hung() == 1; }));
+  f.runtime.failing["destroy"] = 2;
+  const auto before = std::chrono::steady_clock::now();
+  f.restart();
+  EXPECT_LT(std::chrono::steady_clock::now() - before, milliseconds(200));
+  EXPECT_EQ(f.engine->info(f.caller(), id).error().code, Errc::not_found);
+  ASSERT_TRUE(Fixture::eventually([&] { return f.runtime.alive().empty(); }));
+  ASSERT_TRUE(Fixture::eventually([&] { return f.store->live_sandboxes()->empty(); }));
 }
 
 // ---- the walk ----

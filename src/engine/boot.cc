@@ -64,11 +64,12 @@ net::Task<Result<void>> Engine::boot(SandboxPtr sandbox, store::SandboxRecord re
   if (!created.ok()) co_return std::move(created).error().with("start sandbox " + record.id.str());
   log::debug("launch steps", {{"sandbox", record.id.str()}, {"us", step_times(created->steps)}});
   set_address(*sandbox, created->address);
-  auto telling = init_agent(std::move(record));
+  auto telling = init_agent(std::move(record), options_.create_deadline);
   co_return co_await std::move(telling);
 }
 
-net::Task<Result<void>> Engine::init_agent(store::SandboxRecord record) {
+net::Task<Result<void>> Engine::init_agent(store::SandboxRecord record,
+                                           std::chrono::milliseconds limit) {
   AgentInit init;
   init.sandbox_id = record.id.str();
   init.template_id = record.template_id;
@@ -82,7 +83,7 @@ net::Task<Result<void>> Engine::init_agent(store::SandboxRecord record) {
   init.ca_bundle = options_.ca_bundle;
   auto dial = dial_agent(record.id);
   ATOLL_CO_TRY_ASSIGN(auto stream, co_await std::move(dial));
-  auto sent = send_init(std::move(stream), std::move(init), options_.create_deadline);
+  auto sent = send_init(std::move(stream), std::move(init), limit);
   co_return co_await std::move(sent);
 }
 

@@ -186,7 +186,7 @@ class Engine {
   void finish_create(const SandboxPtr& sandbox, Result<void> made);
   // ---- boot.cc: from a spec to an agent that knows who it is ----
   net::Task<Result<void>> boot(SandboxPtr sandbox, store::SandboxRecord record, runtime::Disk disk);
-  net::Task<Result<void>> init_agent(store::SandboxRecord record);
+  net::Task<Result<void>> init_agent(store::SandboxRecord record, std::chrono::milliseconds limit);
   net::Task<Result<void>> check_agent(SandboxId id);
   void set_address(Sandbox& sandbox, Ipv4 address);
   void clear_address(Sandbox& sandbox);
@@ -223,11 +223,14 @@ class Engine {
   // ---- adopt.cc ----
   net::Task<Result<void>> adopt_all();
   net::Task<void> adopt(store::SandboxRecord row, std::optional<runtime::Listed> found,
-                        std::shared_ptr<Gate> gate);
-  net::Task<void> adopt_running(SandboxPtr sandbox, Ipv4 address, bool initialised);
+                        std::shared_ptr<Gate> gate, std::shared_ptr<void> token);
+  net::Task<void> adopt_running(SandboxPtr sandbox, Ipv4 address);
+  net::Task<void> tell_again(SandboxPtr sandbox, std::shared_ptr<Gate> gate);
   void adopt_paused(const SandboxPtr& sandbox, Ipv4 address, bool memory_kept);
   net::Task<void> bury(store::SandboxRecord row, bool lost);
-  net::Task<void> remove_unknown(SandboxId id);
+  net::Task<void> bury_later(store::SandboxRecord row, bool lost);
+  void record_end(store::SandboxRecord row, bool lost);
+  net::Task<void> remove_unknown(SandboxId id, std::shared_ptr<void> token);
 
   // ---- timeouts.cc, network.cc, metrics.cc, logs.cc ----
   net::Task<void> expiry_loop();
