@@ -98,13 +98,19 @@ void Database::Close::operator()(sqlite3* raw) const { sqlite3_close_v2(raw); }
 
 Result<Database> Database::open(const std::string& path) {
   // SQLite gives the -wal and -shm files the mode of the main file, so the first creator decides
-  // for all three.
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return errno_error("open " + path);
-  ::close(fd);
+  // for all three. A file that exists is never opened and closed here: closing any descriptor of a
+  // file drops the locks that this process holds on it (fcntl(2)), those of another connection too,
+  // and the next process that closes the database would then remove the -wal file under it.
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd >= 0) {
+    ::close(fd);
+  } else if (errno != EEXIST) {
+    return errno_error("open " + path);
+  }
   sqlite3* raw = nullptr;
   const int code =
-      sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
+      sqlite3_open_v2(path.c_str(), &raw,
+                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW, nullptr);
   Database database(raw);
   if (code != SQLITE_OK) return sqlite_error(raw, code, "open " + path);
   sqlite3_busy_timeout(raw, kBusyMilliseconds);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -39,6 +40,38 @@ class StoreTest : public testing::Test {
 
   fs::path dir_;
 };
+
+// The command line adds a key while a server runs, whose database is not new.
+TEST_F(StoreTest, AnotherProcessComesAndGoes) {
+  open();
+  // The child is made before the connection that it must not share with us, and waits for it.
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    char byte = 0;
+    if (::read(ends[0], &byte, 1) != 1) ::_exit(2);
+    auto other = Store::open(path());
+    if (!other.ok() || !create_key(**other, (*other)->default_team().id, "theirs").ok()) ::_exit(1);
+    other->reset();
+    ::_exit(0);
+  }
+  auto store = open();
+  struct stat before{};
+  ASSERT_EQ(::stat(path("state.db-wal").c_str(), &before), 0);
+  ASSERT_EQ(::write(ends[1], "+", 1), 1);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  struct stat after{};
+  ASSERT_EQ(::stat(path("state.db-wal").c_str(), &after), 0) << "it was removed under this process";
+  EXPECT_EQ(after.st_ino, before.st_ino);
+  auto keys = store->list_keys(store->default_team().id);
+  ASSERT_TRUE(keys.ok());
+  EXPECT_EQ(keys->size(), 1u);
+}
 
 SandboxRecord sample(const Store& store, const std::string& id = "iaaaa") {
   SandboxRecord r{.id = *SandboxId::parse(id)};
