@@ -172,7 +172,8 @@ int serve(Arguments args) {
 
 int main(int argc, char** argv) {
   try {
-    log::configure(log::Level::info, log::Format::text);
+    log::configure(log::Level::info,
+                   ::isatty(STDERR_FILENO) ? log::Format::text : log::Format::json);
     auto args = parse(std::vector<std::string_view>(argv + 1, argv + argc));
     if (!args) {
       std::fputs(kUsage, stderr);

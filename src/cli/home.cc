@@ -110,12 +110,12 @@ Result<std::string> read_file(const std::string& path) {
   return out.str();
 }
 
-Result<void> write_file(const std::string& path, std::string_view text, unsigned mode) {
+Result<void> write_file(const std::string& path, std::string_view text, unsigned mode, Sync sync) {
   const std::string temp = path + ".new";
   const int fd = ::open(temp.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode);
   if (fd < 0) return errno_error("write " + temp);
-  const bool written =
-      ::write(fd, text.data(), text.size()) == ssize_t(text.size()) && ::fsync(fd) == 0;
+  const bool written = ::write(fd, text.data(), text.size()) == ssize_t(text.size()) &&
+                       (sync == Sync::no || ::fsync(fd) == 0);
   const int err = errno;
   ::close(fd);
   if (!written) return errno_error("write " + temp, err);

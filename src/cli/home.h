@@ -55,7 +55,10 @@ Result<std::string> find_program(const std::string& name);
 Result<void> become(ServerUser user);
 
 Result<std::string> read_file(const std::string& path);
-// Writes a new file and renames it into place.
-Result<void> write_file(const std::string& path, std::string_view text, unsigned mode);
+// Writes a new file and renames it into place. With Sync::no it may be empty after a power cut: for
+// what only means something while its writer lives.
+enum class Sync { yes, no };
+Result<void> write_file(const std::string& path, std::string_view text, unsigned mode,
+                        Sync sync = Sync::yes);
 
 }  // namespace atl::cli

@@ -104,7 +104,7 @@ Result<void> write_server_file(const Server& server, const Home& home, bool supe
   facts["url"] = server.addresses.http;
   if (!server.addresses.https.empty()) facts["https"] = server.addresses.https;
   if (!server.addresses.metrics.empty()) facts["metrics"] = server.addresses.metrics;
-  return write_file(home.server_file(), json::serialize(facts) + "\n", 0600);
+  return write_file(home.server_file(), json::serialize(facts) + "\n", 0600, Sync::no);
 }
 
 // Clients that came earlier have been waiting in the queues of the sockets.

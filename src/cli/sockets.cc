@@ -96,7 +96,10 @@ Result<Listening> listen_on(const std::string& address) {
     return errno_error("SO_REUSEADDR");
   if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&endpoint.address), endpoint.size) != 0 ||
       ::listen(fd.get(), kBacklog) != 0) {
-    return errno_error("listen on " + address);
+    const int why = errno;
+    Error error = errno_error("listen on " + address, why);
+    if (why == EADDRINUSE) error.message += ". FIX: stop what uses it, or choose another address";
+    return error;
   }
   return adopt_listening(fd.release());
 }

@@ -49,7 +49,7 @@ Result<ServerCertificate> load_certificate(const ServeOptions& options, const Ho
     out.certificate = made.certificate;
     out.key = made.key;
     ATOLL_TRY_ASSIGN(const std::string ca, read_file(made.ca));
-    ATOLL_TRY(write_file(home.ca_file(), ca, 0644));
+    ATOLL_TRY(write_file(home.ca_file(), ca, 0644, Sync::no));
   }
   ATOLL_TRY_ASSIGN(out.context,
                    net::TlsServerContext::from_files(out.certificate, out.key, {"h2", "http/1.1"}));
