@@ -25,7 +25,8 @@ constexpr days kRenewBefore{30};
 
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
-// The domain becomes part of file names and of a certificate.
+// The domain becomes part of file names and of a certificate. Names of one label are those of other
+// files beside it: ca.key, default.key.
 Result<std::string> checked_domain(const std::string& domain) {
   std::string out;
   for (char c : domain) out += c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c;
@@ -33,7 +34,7 @@ Result<std::string> checked_domain(const std::string& domain) {
       !out.empty() && out.size() <= 200 && out.front() != '.' && out.front() != '-' &&
       out.back() != '.' && out.find("..") == std::string::npos &&
       out.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789.-") == std::string::npos;
-  if (!fine || out == "ca")
+  if (!fine || (out.find('.') == std::string::npos && out != "localhost"))
     return make_error(Errc::invalid_argument,
                       "not a domain: '" + domain + "' (example: atoll cert sandboxes.example)");
   return out;
