@@ -1,5 +1,6 @@
 // The control plane, status by status: what every endpoint answers to good, wrong, missing, conflicting and foreign requests.
 import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { describe, test } from 'node:test'
 import { adminToken, api, apiKey, assert, domain, limited, Raw, request, sleep, unique, until, withSandbox } from './support.mjs'
 
@@ -361,6 +362,25 @@ describe('api/observe', parallel, () => {
     is(await v2('?direction=sideways'), 400)
     is(await api('GET', `/sandboxes/${nobody}/logs`), 404)
     is(await api('GET', `/v2/sandboxes/${nobody}/logs`), 404)
+  })
+})
+
+describe('api/figures', () => {
+  test('api/figures: Prometheus on a port of its own', limited(30), async () => {
+    const url = new URL(JSON.parse(readFileSync(`${process.env.ATOLL_E2E_HOME}/state/server.json`, 'utf8')).metrics ?? 'http://127.0.0.1:9464/metrics')
+    const figure = async (name) => {
+      const answer = await request('GET', url.pathname, { base: url })
+      assert.equal(answer.status, 200, answer.text)
+      assert.match(answer.headers['content-type'], /^text\/plain/)
+      return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(answer.text)?.[1])
+    }
+    const [created, killed] = [await figure('atoll_creates_total'), await figure('atoll_kills_total')]
+    const sandbox = await Raw.create()
+    await sandbox.kill()
+    assert.ok((await figure('atoll_creates_total')) > created)
+    assert.ok((await figure('atoll_kills_total')) > killed)
+    // Not on the ports of clients.
+    assert.equal((await request('GET', '/metrics')).status, 404)
   })
 })
 
