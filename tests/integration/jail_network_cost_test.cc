@@ -1,5 +1,6 @@
 // What the network costs: the same launches with and without it, in turns, by the clock of the
-// client and by the steps.
+// client and by the steps. A measurement, not a test: run it with
+// --gtest_also_run_disabled_tests --gtest_filter=NetworkCost.*
 #include <algorithm>
 #include <map>
 
@@ -29,7 +30,7 @@ double milliseconds_since(std::chrono::steady_clock::time_point begin) {
 
 // Two wardens side by side, one without a network, asked in turns: whatever else the machine does
 // meets all alike.
-TEST_F(NetworkCost, OfACreate) {
+TEST_F(NetworkCost, DISABLED_OfACreate) {
   ASSERT_TRUE(start().ok());
   runtime::WardenOptions options;
   options.home = home_;
@@ -96,10 +97,6 @@ TEST_F(NetworkCost, OfACreate) {
     if (more > 0.05 || more < -0.05 || mean_more > 0.3 || mean_more < -0.3)
       std::printf("  %-16s %+.2f ms mean %+.2f\n", step.c_str(), more, mean_more);
   }
-  auto& steps = kinds[1].measured.steps;
-  EXPECT_LT(
-      median(steps["network.policy"]) + median(steps["network.link"]) + median(steps["network"]),
-      2.0);
   const pid_t warden = (*bare)->warden_pid();
   bare->reset();
   for (int i = 0;

@@ -312,8 +312,6 @@ class FreezeSpeed : public JailReboot {
     std::sort(thaws.begin(), thaws.end());
     std::printf("%s: freeze p50 %.2f ms p90 %.2f ms, thaw p50 %.2f ms p90 %.2f ms\n", label,
                 freezes[30], freezes[54], thaws[30], thaws[54]);
-    EXPECT_LT(freezes[30], 10.0);
-    EXPECT_LT(thaws[30], 10.0);
     EXPECT_EQ(inside(id, "pgrep sleep | wc -l").output, "10\n");
   }
 };
