@@ -61,6 +61,11 @@ class Server:
             "ATOLL_TEMPLATES": str(TEMPLATES),
         }
 
+    @property
+    def env(self):
+        """For a client of a server without a domain."""
+        return {**self.plain(), "ATOLL_E2E_SERVER_PID": str(self.pid)}
+
     def plain(self):
         """The environment of a client that knows two URLs."""
         url = self.facts()["url"]
