@@ -115,19 +115,22 @@ Result<Remote> without_root(Result<Remote> remote) {
   return remote;
 }
 
+Result<Remote> from_environment(const std::string& url) {
+  ATOLL_TRY_ASSIGN(Remote remote, parse_remote(url, environment("E2B_API_KEY")));
+  remote.ca_file = environment("NODE_EXTRA_CA_CERTS");
+  return remote;
+}
+
+// A URL in the environment, else the server of the home on this machine, else a domain in the
+// environment: `atoll up --domain` exports one that may not resolve here.
 Result<Remote> locate(const std::string& home_option) {
-  if (home_option.empty() && !environment("E2B_API_KEY").empty()) {
-    std::string url = environment("E2B_API_URL");
-    if (url.empty() && !environment("E2B_DOMAIN").empty())
-      url = "https://api." + environment("E2B_DOMAIN");
-    if (!url.empty()) {
-      ATOLL_TRY_ASSIGN(Remote remote, parse_remote(url, environment("E2B_API_KEY")));
-      remote.ca_file = environment("NODE_EXTRA_CA_CERTS");
-      return remote;
-    }
-  }
+  const bool environment_counts = home_option.empty() && !environment("E2B_API_KEY").empty();
+  if (environment_counts && !environment("E2B_API_URL").empty())
+    return from_environment(environment("E2B_API_URL"));
   const std::string path = default_home(home_option);
   auto server = find_server(path);
+  if (!server.ok() && environment_counts && !environment("E2B_DOMAIN").empty())
+    return from_environment("https://api." + environment("E2B_DOMAIN"));
   if (!server.ok()) {
     if (server.error().code != Errc::not_found) return std::move(server).error();
     return make_error(Errc::unavailable,

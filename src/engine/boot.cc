@@ -108,15 +108,17 @@ void Engine::clear_address(Sandbox& sandbox) {
 
 void Engine::go_live_locked(Sandbox& sandbox) {
   const store::SandboxRecord& record = sandbox.record;
-  sandbox.route = std::make_shared<Route>(
-      RouteSpec{.id = record.id,
-                .access_token = record.secure ? tokens_.access_token(record.id) : std::string(),
-                .traffic_token = record.allow_public_traffic
-                                     ? std::nullopt
-                                     : std::optional<std::string>(tokens_.traffic_token(record.id)),
-                .mask_request_host = record.mask_request_host,
-                .max_connections = options_.max_connections_per_sandbox,
-                .https_ports = https_ports_of(record.network)});
+  if (!sandbox.route) {  // a frozen sandbox may have kept its route, with its connections
+    sandbox.route = std::make_shared<Route>(RouteSpec{
+        .id = record.id,
+        .access_token = record.secure ? tokens_.access_token(record.id) : std::string(),
+        .traffic_token = record.allow_public_traffic
+                             ? std::nullopt
+                             : std::optional<std::string>(tokens_.traffic_token(record.id)),
+        .mask_request_host = record.mask_request_host,
+        .max_connections = options_.max_connections_per_sandbox,
+        .https_ports = https_ports_of(record.network)});
+  }
   routes_.add(sandbox.route);
   expiry_.set(record.id, record.end_at);
   wake_expiry_locked();

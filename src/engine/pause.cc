@@ -1,6 +1,10 @@
 // Pause: state pausing with what shall be kept (row updated), unrouted -> connections of clients
 // break -> frozen, or ended with the disk at rest -> paused (row updated): its end is now, no timer
 // runs. When the runtime cannot do it the sandbox goes on running and the client is told.
+//
+// Connections to a sandbox that keeps its memory and that traffic wakes are not broken: they stand
+// still and go on after the resume. An SDK whose stream breaks asks for the sandbox's health, and
+// that question would wake it at once.
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
@@ -71,8 +75,9 @@ net::Task<void> Engine::run_pause(SandboxPtr sandbox, TransitionPtr pause) {
   bool keep_memory = true;
   {
     std::lock_guard lock(mutex_);
-    route = std::exchange(sandbox->route, nullptr);
     keep_memory = sandbox->record.memory_kept;
+    if (!keep_memory || !sandbox->record.auto_resume)
+      route = std::exchange(sandbox->route, nullptr);
   }
   if (route) route->die();
   auto resting = guarded(put_to_rest(sandbox, keep_memory));

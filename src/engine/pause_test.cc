@@ -384,6 +384,38 @@ TEST(Wake, WaitsForAPauseAndGivesUpInTheEnd) {
             Errc::failed_precondition);
 }
 
+TEST(Pause, ConnectionsStandStillWhereTrafficWakes) {
+  Fixture f;
+  auto command = f.command();
+  command.auto_resume = true;
+  const SandboxId id = f.run(f.engine->create(std::move(command)))->record.id;
+  const auto route = f.engine->route(id);
+  ASSERT_TRUE(f.run(f.engine->pause(f.caller(), id, true)).ok());
+  EXPECT_EQ(f.engine->route(id), nullptr) << "new requests do not find it";
+  EXPECT_FALSE(route->dead());
+  ASSERT_TRUE(f.run(f.engine->connect(f.caller(), id, seconds(30))).ok());
+  EXPECT_EQ(f.engine->route(id), route) << "they go on";
+
+  // A cold boot ends what they led to.
+  ASSERT_TRUE(f.run(f.engine->pause(f.caller(), id, true)).ok());
+  ASSERT_TRUE(f.run(f.engine->connect(f.caller(), id, seconds(30), Revive::cold)).ok());
+  EXPECT_TRUE(route->dead());
+  const auto second = f.engine->route(id);
+  ASSERT_NE(second, nullptr);
+  EXPECT_NE(second, route);
+
+  // Without memory there is nothing to stand still.
+  ASSERT_TRUE(f.run(f.engine->pause(f.caller(), id, false)).ok());
+  EXPECT_TRUE(second->dead());
+  ASSERT_TRUE(f.run(f.engine->connect(f.caller(), id, seconds(30))).ok());
+
+  const auto third = f.engine->route(id);
+  ASSERT_TRUE(f.run(f.engine->pause(f.caller(), id, true)).ok());
+  EXPECT_FALSE(third->dead());
+  ASSERT_TRUE(f.run(f.engine->kill(f.caller(), id)).ok());
+  EXPECT_TRUE(third->dead());
+}
+
 TEST(Pause, AFrozenSandboxThatLosesItsProcessesKeepsItsDisk) {
   Fixture f;
   const SandboxId id = make(f);

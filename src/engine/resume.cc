@@ -1,5 +1,5 @@
 // Resume: state resuming with its way and its new end (row updated) -> thawed and asked for its
-// health, or booted again from its disk -> running: a new start, a new end, a new route. When that
+// health, or booted again from its disk -> running: a new start, a new end, routed again. When that
 // fails it is paused as before; a cold boot that was begun has lost the memory, never the disk.
 #include "base/log.h"
 #include "engine/sandbox.h"
@@ -183,6 +183,12 @@ net::Task<void> Engine::run_resume(SandboxPtr sandbox, TransitionPtr resume, Res
     finish_resume(sandbox, resume, plan, std::move(thawed), {});
     co_return;
   }
+  std::shared_ptr<Route> kept;
+  {
+    std::lock_guard lock(mutex_);
+    kept = std::exchange(sandbox->route, nullptr);
+  }
+  if (kept) kept->die();  // what its connections led to ends now
   const std::string boot_id = random_uuid4();
   const SandboxId id = sandbox->record.id;
   Result<void> booted;

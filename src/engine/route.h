@@ -30,8 +30,8 @@ struct RouteSpec {
 // `httpsPorts` of a network object; empty if there are none.
 std::vector<std::uint16_t> https_ports_of(std::string_view network);
 
-// One run of one sandbox. Dead for ever once it is dead: a sandbox that runs again gets a new
-// route.
+// One run of one sandbox, frozen spells that traffic ends included. Dead for ever once it is dead:
+// a sandbox that boots again gets a new route.
 class Route {
  public:
   explicit Route(RouteSpec spec) : spec_(std::move(spec)) {}

@@ -28,7 +28,7 @@ struct Engine::Sandbox {
   store::SandboxRecord record;
   Caller asked_by;               // of the create
   TransitionPtr transition;      // the present or the last one
-  std::shared_ptr<Route> route;  // while it runs
+  std::shared_ptr<Route> route;  // while it runs, or is frozen and traffic may wake it
   bool abandoned = false;        // nobody waits for it any more: kill it as soon as it is made
   KillReason reason = KillReason::request;
 

@@ -174,9 +174,9 @@ describe('lifecycle/timeout', parallel, () => {
   row('lifecycle/timeout: auto-resume wakes on a request', {
     create: { timeoutMs: 60_000, lifecycle: { onTimeout: 'pause', autoResume: true } },
   }, async ({ sandbox }) => {
-    // A stream that is open over the pause would break, and the SDK would ask for the health of the sandbox: traffic.
+    // Its stream is open over the pause and stands still: a broken one would make the SDK ask for the sandbox's health, which is traffic.
     await sandbox.files.write('www/index.html', 'woken')
-    await sandbox.commands.run('cd www && (setsid nohup python3 -m http.server 8000 >/dev/null 2>&1 &)')
+    const server = await sandbox.commands.run('cd www && exec python3 -m http.server 8000', { background: true, timeoutMs: 0 })
     await until('the server', async () => (await visit(sandbox, 8000)).status === 200)
     await sandbox.setTimeout(1_000)
     await paused(sandbox)
@@ -187,6 +187,8 @@ describe('lifecycle/timeout', parallel, () => {
     assert.equal(await sandbox.isRunning(), true)
     // The new end is at least five minutes away.
     assert.ok((await sandbox.getInfo()).endAt - Date.now() > 290_000)
+    assert.equal(await server.kill(), true)
+    await assert.rejects(server.wait(), /signal: killed|exit status|-1/)
   })
 
   row('lifecycle/timeout: auto-resume by the SDK itself', {

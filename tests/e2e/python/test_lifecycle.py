@@ -199,9 +199,9 @@ async def test_auto_pause_filesystem_only(case):
 @row("lifecycle/timeout: auto-resume wakes on a request", timeout=60,
      lifecycle={"on_timeout": "pause", "auto_resume": True})
 async def test_auto_resume(case):
-    # A stream that is open over the pause would break, and the SDK would ask for the health of the sandbox: traffic.
+    # Its stream is open over the pause and stands still: a broken one would make the SDK ask for the sandbox's health, which is traffic.
     await settle(case.sbx.files.write("www/index.html", "woken"))
-    await settle(case.sbx.commands.run("cd www && (setsid nohup python3 -m http.server 8000 >/dev/null 2>&1 &)"))
+    await settle(case.sbx.commands.run("cd www && exec python3 -m http.server 8000", background=True, timeout=0))
 
     async def up():
         return (await visit(case.sbx, 8000))[0] == 200
