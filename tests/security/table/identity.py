@@ -3,6 +3,7 @@
 import contextlib
 import os
 import time
+import socket
 import stat
 
 import policy
@@ -164,6 +165,8 @@ def secrets_on_disk(world):
     seen = 0
     for top, directories, files in os.walk(keys):
         for name in files:
+            if name.endswith(".pem"):  # certificates are public; their keys end in .key
+                continue
             info = os.stat(os.path.join(top, name))
             seen += 1
             if info.st_mode & 0o077 or info.st_uid not in (0, uid):
@@ -177,7 +180,7 @@ def secrets_on_disk(world):
 
 
 def listening_ports(world):
-    """Of all that belongs to this server, only the API listens in the host's network, on the address it was given."""
+    """Of all that belongs to this server, only the API listens in the host's network, on the addresses it was given."""
     pids = [world.server.pid, world.warden_pid(), *world.pids_of(world.main), *world.pids_of(world.neighbour)]
     inodes = set()
     for pid in pids:
@@ -189,7 +192,8 @@ def listening_ports(world):
             words = line.split()
             if words[9] in inodes and (words[3] == "0A" or not protocol.startswith("tcp")):
                 found.add((protocol, words[1]))
-    expected = {("tcp", f"0100007F:{world.api.port:04X}")}
+    tls = int.from_bytes(socket.inet_aton(world.tls_host), "little")
+    expected = {("tcp", f"0100007F:{world.api.port:04X}"), ("tcp", f"{tls:08X}:{world.server.tls_port:04X}")}
     if found != expected:
         raise Fail(f"listening: {sorted(found)}, expected {sorted(expected)}")
     # Control: a port that a process inside opens is not among the host's.
