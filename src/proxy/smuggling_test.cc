@@ -9,6 +9,8 @@
 namespace atl::proxy {
 namespace {
 
+using namespace std::string_literals;
+
 using engine::testing::RawClient;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -108,7 +110,7 @@ TEST_F(SmugglingTest, BareLineFeeds) {
   expect_refused("GET /x HTTP/1.1\nHost: localhost\n\n");
   expect_refused(head(id) + "X: a\nContent-Length: 2\r\n\r\nhi");
   expect_refused(head(id) + "X: a\rContent-Length: 2\r\n\r\nhi");
-  expect_refused(head(id) + std::string("X: a\0b\r\nContent-Length: 2\r\n\r\nhi", 36));
+  expect_refused(head(id) + "X: a\0b\r\nContent-Length: 2\r\n\r\nhi"s);
 }
 
 TEST_F(SmugglingTest, TargetsThatNameAnotherHost) {
