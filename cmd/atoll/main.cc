@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/log.h"
+#include "cli/audit.h"
 #include "cli/cert.h"
 #include "cli/doctor.h"
 #include "cli/gc.h"
@@ -127,6 +128,17 @@ int main(int argc, char** argv) {
   run->callback([&] {
     run_options.home = default_home(home);
     exit_code = finish(run_code(run_options));
+  });
+
+  AuditOptions audit_options;
+  CLI::App* audit = with_home(app.add_subcommand("audit", "who did what, newest first"));
+  audit->add_option("subject", audit_options.subject, "only of this sandbox or key");
+  audit->add_option("--since", audit_options.since, "only of the last 90s, 15m, 2h, 7d");
+  audit->add_option("--limit", audit_options.limit, "at most so many rows")->capture_default_str();
+  audit->add_flag("--json", audit_options.json, "print JSON");
+  audit->callback([&] {
+    audit_options.home = default_home(home);
+    exit_code = finish(audit_command(audit_options));
   });
 
   KeyOptions key_options;
