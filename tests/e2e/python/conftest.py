@@ -1,5 +1,6 @@
 """Writes one JSON object per finished case to the file named by E2E_RESULTS, for tests/e2e/run."""
 
+import gc
 import json
 import os
 import signal
@@ -8,6 +9,15 @@ import sys
 import pytest
 
 sys.path.insert(0, os.path.dirname(__file__))
+
+# httpcore closes an abandoned stream when it is collected, under a lock that the request which is just being made may
+# hold: the client then waits for itself for ever. Garbage is collected between cases, when no request is under way.
+gc.disable()
+
+
+def pytest_runtest_logfinish():
+    gc.collect()
+
 
 LIMIT_SECONDS = 30 * float(os.environ.get("E2E_TIME_SCALE", "1"))
 
