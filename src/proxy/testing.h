@@ -20,7 +20,8 @@ class GatewayTest : public ::testing::Test {
         server(f.threads.io, {}, make_gateway_handler(api, proxy)) {
     port = *server.listen_tcp("127.0.0.1:0", "gateway");
   }
-  ~GatewayTest() override {
+  // Here and not in the destructor: handlers of a derived class may still be called.
+  void TearDown() override {
     f.run(f.engine->shutdown(std::chrono::milliseconds(2'000), engine::AtShutdown::kill_sandboxes));
     f.run(server.shutdown(std::chrono::milliseconds(0)));
     if (service) f.run(service->shutdown(std::chrono::milliseconds(0)));
