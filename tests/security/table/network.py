@@ -295,7 +295,7 @@ def outside_listeners(world):
 
 
 ROWS = [
-    check_row("private_addresses", "cloud metadata, private and link-local addresses", "dropped by the router whatever the policy says",
+    check_row("private_addresses", "cloud metadata, private and link-local addresses", "refused by the router whatever the policy says",
               private_addresses),
     check_row("dns_rebinding", "names that lead to private addresses", "the resolver drops such answers, the router such packets", rebinding),
     check_row("host_ports", "scan the host and the gateway", "input from sandboxes is dropped; only DNS on the gateway", host_addresses),
