@@ -16,6 +16,14 @@ net::Task<Result<void>> Runtime::set_network(SandboxId /*id*/, NetworkPolicy /*p
 
 net::Task<Result<EgressSockets>> Runtime::egress_sockets() { co_return EgressSockets{}; }
 
+net::Task<Result<void>> Runtime::prepare(std::string) {
+  co_return make_error(Errc::unimplemented, "this runtime has no warm start");
+}
+
+net::Task<Result<void>> Runtime::warm(SandboxId) {
+  co_return make_error(Errc::failed_precondition, "this runtime has no warm start");
+}
+
 void Runtime::on_exit(std::function<void(ExitNotice)> /*handler*/) {}
 void Runtime::on_lost(std::function<void()> /*handler*/) {}
 

@@ -89,6 +89,13 @@ class Runtime {
   // Replaces the policy. In force for new connections when this returns.
   virtual net::Task<Result<void>> set_network(SandboxId id, NetworkPolicy policy);
   virtual net::Task<Result<EgressSockets>> egress_sockets();
+  // Starts what `warm` needs for sandboxes of this template and answers when it is ready, which
+  // takes seconds the first time. Idempotent. Only for templates that the engine trusts as itself.
+  virtual net::Task<Result<void>> prepare(std::string template_id);
+  // Puts a process into a running sandbox that has the template's Python libraries loaded, from
+  // which the agent forks kernels. Answers when it has connected to the agent; at once with
+  // failed_precondition if the template was not prepared. A sandbox is whole without it.
+  virtual net::Task<Result<void>> warm(SandboxId id);
   virtual void on_exit(std::function<void(ExitNotice)> handler);
   // The means to control sandboxes are gone for good; those that run go on running.
   virtual void on_lost(std::function<void()> handler);
