@@ -43,6 +43,14 @@ Result<std::string> optional_string(const json::object& object, std::string_view
   return std::string(value->get_string());
 }
 
+// False if absent.
+Result<bool> optional_bool(const json::object& object, std::string_view name) {
+  const json::value* value = object.if_contains(name);
+  if (value == nullptr || value->is_null()) return false;
+  if (!value->is_bool()) return wrong(name, "true or false");
+  return value->get_bool();
+}
+
 bool is_template_id(std::string_view id) {
   return id.size() == 20 && std::all_of(id.begin(), id.end(), [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
@@ -80,6 +88,7 @@ Result<Template> parse_manifest(std::string_view text, std::string dir) {
   ATOLL_TRY_ASSIGN(t.start_command, optional_string(object, "startCommand", kMaxCommand));
   ATOLL_TRY_ASSIGN(t.rootfs, optional_string(object, "rootfs", 128));
   if (!t.rootfs.empty() && !is_alias(t.rootfs)) return wrong("rootfs", "the name of a template");
+  ATOLL_TRY_ASSIGN(t.zygote, optional_bool(object, "zygote"));
   return t;
 }
 

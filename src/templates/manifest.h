@@ -3,7 +3,10 @@
 // manifest.json, version 1: {"version":1, "templateID":"<20 of [a-z0-9]>", "names":["base"],
 // "buildID":"<uuid>", "cpuCount":2, "memoryMB":512, "diskMB":5120, "envdVersion":"0.6.13",
 // "createdAt":"<RFC 3339>", "defaultUser":"user"}; optional: "startCommand":"<shell command>",
-// "rootfs":"<name of another template>".
+// "rootfs":"<name of another template>", "zygote":true.
+//
+// "zygote" lets the warden run the template's Python as itself, to fork warm kernels from
+// (docs/design/0005): only recipes that are part of Atoll have it, written by the template builder.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +32,7 @@ struct Template {
   std::string default_user = "user";
   std::string start_command;  // run by the agent at every boot; may be empty
   std::string rootfs;         // name of the template whose root this one shares; empty: its own
+  bool zygote = false;        // trusted: a Python of this template may be kept loaded outside
 
   // What the API shows as `alias`.
   std::string_view alias() const {

@@ -46,6 +46,14 @@ TEST(Manifest, ParsesAllFields) {
   EXPECT_EQ(t->memory_mb, 512u);
   EXPECT_EQ(t->disk_mb, 5120u);
   EXPECT_EQ(t->envd_version, "0.6.13");
+  EXPECT_FALSE(t->zygote);
+}
+
+TEST(Manifest, AZygoteIsAskedForInWords) {
+  auto t = parse_manifest(replaced(kManifest, "{", R"({"zygote":true,)"), "x");
+  ASSERT_TRUE(t.ok()) << t.error().message;
+  EXPECT_TRUE(t->zygote);
+  EXPECT_FALSE(parse_manifest(replaced(kManifest, "{", R"({"zygote":false,)"), "x")->zygote);
 }
 
 TEST(Manifest, NamesTheFieldThatIsWrong) {
@@ -60,6 +68,7 @@ TEST(Manifest, NamesTheFieldThatIsWrong) {
       {"startCommand", {"{", R"({"startCommand":7,)"}},
       {"startCommand", {"{", R"({"startCommand":"",)"}},
       {"rootfs", {"{", R"({"rootfs":"../x",)"}},
+      {"zygote", {"{", R"({"zygote":1,)"}},
   };
   for (const auto& [field, change] : cases) {
     auto t = parse_manifest(replaced(kManifest, change.first, change.second), "x");
