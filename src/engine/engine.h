@@ -200,6 +200,7 @@ class Engine {
   net::Task<Result<void>> destroy(SandboxId id);
   // False: given up, because the server shuts down.
   net::Task<bool> destroy_until_gone(SandboxId id);
+  net::Task<void> drain(std::shared_ptr<Route> route);
   void on_agent_exit(const SandboxId& id);
   void drop(const SandboxPtr& sandbox);
 

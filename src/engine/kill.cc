@@ -1,6 +1,7 @@
-// Kill: state killing (row updated), unrouted: the proxy answers 502 from here on -> connections of
-// clients break -> a transition that was under way ends -> the runtime destroys it -> row killed,
-// place freed. A destroy that fails is told to the client and tried again until it works.
+// Kill: state killing (row updated), unrouted: the proxy answers 502 from here on -> a transition
+// that was under way ends -> the runtime destroys it, which ends what clients still read from it:
+// they get all that was said before, then a broken connection -> row killed, place freed. A destroy
+// that fails is told to the client and tried again until it works.
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
@@ -15,6 +16,8 @@ namespace asio = net::asio;
 
 constexpr std::chrono::milliseconds kFirstRetry{250};
 constexpr std::chrono::milliseconds kLongestRetry{30'000};
+constexpr std::chrono::milliseconds kDrain{2'000};
+constexpr std::chrono::milliseconds kDrainStep{20};
 constexpr std::string_view kSlowKill =
     "the sandbox is stopped, its removal takes longer than expected";
 
@@ -97,13 +100,14 @@ net::Task<void> Engine::run_kill(SandboxPtr sandbox, TransitionPtr kill, Transit
     std::lock_guard lock(mutex_);
     route = std::exchange(sandbox->route, nullptr);
   }
-  if (route) route->die();
+  if (route) route->condemn();
   while (before && !before->done.is_set()) {
     auto wait = before->done.wait(std::chrono::minutes(1));
     co_await std::move(wait);
   }
   auto first = destroy(id);
   auto destroyed = co_await std::move(first);
+  if (route && (!destroyed.ok() || !tasks_.spawn("drain", drain(route)))) route->die();
   if (!destroyed.ok()) {
     log::error("a sandbox was not removed; trying again",
                {{"sandbox", id.str()}, {"error", destroyed.error().message}});
@@ -125,6 +129,18 @@ net::Task<void> Engine::run_kill(SandboxPtr sandbox, TransitionPtr kill, Transit
   }
   drop(sandbox);
   if (!kill->done.is_set()) finish(kill, std::nullopt);
+}
+
+// Clients read what is left in the connections, which have ended at the other side; one that does
+// not read is cut off.
+net::Task<void> Engine::drain(std::shared_ptr<Route> route) {
+  asio::steady_timer timer(co_await asio::this_coro::executor);
+  const auto until = std::chrono::steady_clock::now() + kDrain;
+  while (route->connections() > 0 && std::chrono::steady_clock::now() < until && accepting()) {
+    timer.expires_after(kDrainStep);
+    co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
+  }
+  route->die();
 }
 
 // not_found is what we want: nothing is left.

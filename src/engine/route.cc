@@ -56,7 +56,7 @@ void Route::die() {
   std::unordered_map<std::uint64_t, std::function<void()>> callbacks;
   {
     std::lock_guard lock(mutex_);
-    if (dead_.exchange(true, std::memory_order_acq_rel)) return;
+    dead_.store(true, std::memory_order_release);
     callbacks.swap(callbacks_);
   }
   for (auto& [key, callback] : callbacks) callback();

@@ -55,12 +55,17 @@ class Route {
     std::shared_ptr<Route> route_;
     std::uint64_t key_ = 0;
   };
-  // `on_death` runs once, on any thread, when the sandbox stops being reachable; at once if it
-  // already has. It must be short, must not throw and must hold what it touches by weak_ptr.
+  // `on_death` runs once, on any thread, when the connections of the sandbox must end; at once if
+  // it is dead already. It must be short, must not throw and must hold what it touches by weak_ptr.
   static Subscription subscribe(const std::shared_ptr<Route>& route,
                                 std::function<void()> on_death);
+  // Dead from now on, but connections may still carry what the sandbox has said: what is being
+  // killed ends them by itself. `die` follows.
+  void condemn() { dead_.store(true, std::memory_order_release); }
   void die();
 
+  // Connections that are open now.
+  std::uint32_t connections() const { return connections_.load(std::memory_order_relaxed); }
   // Counts a connection against the limit. False: too many.
   bool enter();
   void leave() { connections_.fetch_sub(1, std::memory_order_relaxed); }

@@ -335,6 +335,19 @@ TEST_F(ProxyTest, KillBreaksStreamsWithResetAfterTheRouteIsGone) {
   EXPECT_EQ(get("/health", to(sandbox.record.id)).status, 502);
 }
 
+TEST_F(ProxyTest, WhatASandboxHasSaidArrivesAfterItsKill) {
+  const auto sandbox = create();
+  auto seen = std::make_shared<Seen>();
+  f.runtime.handler = [seen](net::Exchange& exchange) { return two_pieces(exchange, seen); };
+  RawClient client(port);
+  client.send("GET /stream HTTP/1.1\r\n" + raw_headers(sandbox.record.id) + "\r\n");
+  client.read_until("first");
+  ASSERT_TRUE(f.run(f.engine->kill(f.caller(), sandbox.record.id)).ok());
+  seen->go_on = true;  // the rest comes out of the connection when the sandbox is gone
+  EXPECT_THAT(client.read_until("0\r\n\r\n"), HasSubstr("second"));
+  EXPECT_FALSE(client.was_reset());
+}
+
 TEST_F(ProxyTest, KillAnswersRequestsThatWaitFor502) {
   const auto sandbox = create();
   auto seen = std::make_shared<Seen>();
