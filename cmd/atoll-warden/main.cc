@@ -27,7 +27,7 @@ using namespace atl;
 
 constexpr const char* kUsage =
     "usage: atoll-warden --control-fd N --home DIR --instance NAME --agent FILE [--templates DIR]\n"
-    "                    [--no-network]\n"
+    "                    [--kernels DIR] [--no-network]\n"
     "       atoll-warden --dry-run [--id ID] [--template ID] [--memory BYTES] [--disk BYTES] "
     "[--cpu MILLIS] [--pids N] [--kept]\n"
     "       atoll-warden --operation-steps   names of the steps of operations other than launches\n"
@@ -97,6 +97,8 @@ std::optional<Arguments> parse(const std::vector<std::string_view>& args) {
       out.config.instance = value;
     } else if (name == "--agent") {
       out.config.agent_path = value;
+    } else if (name == "--kernels") {
+      out.config.kernels_path = value;
     } else if (name == "--fail-at") {
       out.config.fail_at = value;
     } else if (name == "--die-at") {

@@ -87,6 +87,17 @@ Result<std::string> find_program(const std::string& name) {
   return make_error(Errc::not_found, name + " is missing beside " + self.string());
 }
 
+Result<std::string> find_kernels() {
+  std::error_code ec;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", ec);
+  if (ec) return errno_error("find this program", ec.value());
+  const auto dir = self.parent_path();
+  for (const auto& candidate : {dir.parent_path() / "lib" / "kernels", dir / "kernels"}) {
+    if (std::filesystem::is_directory(candidate, ec)) return candidate.string();
+  }
+  return make_error(Errc::not_found, "lib/kernels is missing beside " + self.string());
+}
+
 Result<void> become(ServerUser user) {
   if (::geteuid() == 0) {
     if (user.uid == 0)

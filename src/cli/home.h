@@ -50,6 +50,8 @@ class Home {
 std::string default_home(const std::string& option);
 // A program that is installed or built beside this one.
 Result<std::string> find_program(const std::string& name);
+// The directory of runners that the build assembles beside the programs.
+Result<std::string> find_kernels();
 // Gives up root for good; fails closed. Call after the warden was started and privileged sockets
 // are bound.
 Result<void> become(ServerUser user);

@@ -82,6 +82,7 @@ Result<std::unique_ptr<runtime::JailRuntime>> start_runtime(boost::asio::io_cont
   options.server_gid = user.gid;
   ATOLL_TRY_ASSIGN(options.warden_path, find_program("atoll-warden"));
   ATOLL_TRY_ASSIGN(options.agent_path, find_program("atoll-agent"));
+  ATOLL_TRY_ASSIGN(options.kernels_path, find_kernels());
   return runtime::JailRuntime::start(io, std::move(options));
 }
 

@@ -68,8 +68,14 @@ TEST_F(JailInside, NoPathOfTheHostIsVisible) {
 TEST_F(JailInside, MountsAreTheDocumentedOnes) {
   const SandboxId id = create();
   std::istringstream lines(inside(id, "cat /proc/self/mountinfo").output);
-  std::set<std::string> expected = {
-      "/", "/proc", "/dev", "/dev/pts", "/dev/shm", "/run/atoll", "/run/atoll/atoll-agent"};
+  std::set<std::string> expected = {"/",
+                                    "/proc",
+                                    "/dev",
+                                    "/dev/pts",
+                                    "/dev/shm",
+                                    "/run/atoll",
+                                    "/run/atoll/atoll-agent",
+                                    "/run/atoll/kernels"};
   for (std::string line; std::getline(lines, line);) {
     std::istringstream parts(line);
     std::string number, parent, device, root, target, options;
@@ -79,7 +85,7 @@ TEST_F(JailInside, MountsAreTheDocumentedOnes) {
       continue;
     }
     EXPECT_EQ(expected.erase(target), 1u) << "unexpected mount: " << line;
-    const bool read_only = target == "/dev" || target == "/run/atoll/atoll-agent";
+    const bool read_only = target == "/dev" || target.starts_with("/run/atoll/");
     EXPECT_EQ(options.starts_with("ro"), read_only) << line;
     EXPECT_EQ(options.find("nodev") == std::string::npos, target == "/dev" || target == "/dev/pts")
         << line;
@@ -276,7 +282,7 @@ TEST_F(JailInside, TheAgentsSocketAndBinaryAreOutOfReach) {
        {"rm /run/atoll/agent.sock", "mv /run/atoll/agent.sock /run/atoll/x", "touch /run/atoll/x",
         "chmod 777 /run/atoll/agent.sock", "chown 0 /run/atoll", "rm -rf /run/atoll",
         "mv /run/atoll /run/other", "echo x > /run/atoll/atoll-agent", "echo x > /proc/1/exe",
-        "rm /run/atoll/atoll-agent", "echo x > /run/atoll/boot_id",
+        "rm /run/atoll/atoll-agent", "touch /run/atoll/kernels/x", "echo x > /run/atoll/boot_id",
         "ln -sf /etc/passwd /run/atoll/agent.sock"}) {
     EXPECT_NE(inside(id, attack).code, 0) << attack;
   }

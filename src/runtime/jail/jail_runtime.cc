@@ -431,6 +431,8 @@ Result<std::unique_ptr<JailRuntime>> JailRuntime::start(asio::io_context& io,
                 "--instance",   options.instance, "--agent", options.agent_path};
   if (!options.templates.empty())
     spawn.argv.insert(spawn.argv.end(), {"--templates", options.templates});
+  if (!options.kernels_path.empty())
+    spawn.argv.insert(spawn.argv.end(), {"--kernels", options.kernels_path});
   spawn.argv.insert(spawn.argv.end(), options.extra_args.begin(), options.extra_args.end());
   spawn.fds = {{ends.second.get(), 3}};
   auto warden = sys::spawn(spawn);

@@ -29,7 +29,10 @@ struct WardenOptions {
   std::string warden_path;  // the atoll-warden binary
   std::string agent_path;  // the static atoll-agent binary; copied once into memory that no sandbox
                            // can write
-  gid_t server_gid = 0;    // the group the server will have after dropping privileges
+  // The directory of runners, copied likewise; sandboxes have it as /run/atoll/kernels. Empty: that
+  // directory is empty.
+  std::string kernels_path;
+  gid_t server_gid = 0;  // the group the server will have after dropping privileges
   std::chrono::milliseconds request_timeout{30000};
   std::vector<std::string> extra_args;  // further arguments of the warden (tests)
 };

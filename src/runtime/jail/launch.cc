@@ -139,6 +139,7 @@ class Launch::Executor {
     // The agent is mounted over this file; the directory hides directories of procfs.
     ATOLL_TRY(sys::create_file(l_.control_.fd(), "atoll-agent", "", 0444, 0));
     ATOLL_TRY(sys::make_dir(l_.control_.fd(), "empty", 0555, sys::IfExists::fail));
+    ATOLL_TRY(sys::make_dir(l_.control_.fd(), kKernelsName, 0555, sys::IfExists::fail));
     ATOLL_TRY_ASSIGN(l_.control_dir_,
                      sys::open_beneath(l_.control_.fd(), "", O_PATH | O_DIRECTORY));
     return {};

@@ -164,7 +164,8 @@ void add_init_steps(const LaunchSpec& spec, const HostFacts& host, std::vector<S
   add("session", NewSession{});
   add("hostname", SetHostname{spec.hostname});
   add("loopback", LoopbackUp{});
-  add("shared", CloneShared{{{"dev", "dev"}, {"agent", "agent/atoll-agent"}}});
+  add("shared",
+      CloneShared{{{"dev", "dev"}, {"agent", "agent/atoll-agent"}, {"kernels", kKernelsName}}});
   add("receive", ReceiveRoot{});
   add("proc.make", MakeProc{kNoSuid | kNoDev | kNoExec});
   add("change_root", ChangeRoot{});
@@ -188,6 +189,7 @@ void add_init_steps(const LaunchSpec& spec, const HostFacts& host, std::vector<S
                           kNoSuid | kNoDev});
   add("run", AttachControlDir{kControlDir});
   add("agent", AttachShared{"agent", kAgentPath + 1, kReadOnly | kNoSuid | kNoDev});
+  add("kernels", AttachShared{"kernels", kKernelsDir + 1, kReadOnly | kNoSuid | kNoDev});
   // MPTCP sockets cannot be dumped, and some runtimes listen on nothing else by default. IPv6 is
   // for the loopback interface only.
   SetSysctls sysctls{{{"net/mptcp/enabled", "0"}, {"net/ipv4/ping_group_range", "0 65535"}}};

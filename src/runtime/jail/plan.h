@@ -35,6 +35,9 @@ inline constexpr const char* kStage = "/run/atoll/stage";
 // Inside the sandbox.
 inline constexpr const char* kControlDir = "run/atoll";
 inline constexpr const char* kAgentPath = "/run/atoll/atoll-agent";
+// The runners of the code interpreter, a read-only directory in kControlDir.
+inline constexpr const char* kKernelsName = "kernels";
+inline constexpr const char* kKernelsDir = "/run/atoll/kernels";
 inline constexpr const char* kAgentSocket = "/run/atoll/agent.sock";
 inline constexpr int kAgentPort = 49983;
 

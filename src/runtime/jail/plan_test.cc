@@ -172,6 +172,20 @@ TEST(Plan, ProcIsReadOnlyWhereItActsOnTheHost) {
   }
 }
 
+TEST(Plan, RunnersAreReadOnlyAndThereBeforeAnyRightIsGivenUp) {
+  const auto plan = make_launch_plan(spec(), v1());
+  const auto& kernels = std::get<AttachShared>(find(plan, "kernels").action);
+  EXPECT_EQ(kernels.target, "run/atoll/kernels");
+  for (sys::MountAttrs attr : {MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV})
+    EXPECT_NE(kernels.attrs & attr, 0u);
+  EXPECT_LT(position(plan, "run"), position(plan, "kernels"));
+  EXPECT_LT(position(plan, "kernels"), position(plan, "identity"));
+  bool copied = false;
+  for (const auto& [name, path] : std::get<CloneShared>(find(plan, "shared").action).parts)
+    copied = copied || name == kernels.name;
+  EXPECT_TRUE(copied);
+}
+
 TEST(Plan, NothingButTheStageIsAHostPath) {
   for (const Step& step : make_launch_plan(spec(), v1())) {
     const std::string line = describe(step);

@@ -30,6 +30,10 @@ constexpr Link kLinks[] = {{"fd", "/proc/self/fd"},
 
 constexpr const char* kMountPoints[] = {"pts", "shm", "mqueue"};
 constexpr std::size_t kMaxAgentBytes = 512u << 20;
+// Of the runners; far above what they need.
+constexpr std::size_t kMaxKernelBytes = 64u << 20;
+constexpr std::size_t kMaxKernelEntries = 1024;
+constexpr int kMaxKernelDepth = 8;
 
 Result<void> fill_dev(const sys::UniqueFd& root) {
   ATOLL_TRY(sys::make_dir(root, "dev", 0755, sys::IfExists::fail));
@@ -59,11 +63,61 @@ Result<void> copy_agent(const sys::UniqueFd& root, const std::string& agent_path
   return sys::set_mode(to, 0555);
 }
 
+// A tree of directories and regular files; anything else, links too, is refused. Everybody may read
+// all of it.
+class TreeCopy {
+ public:
+  Result<void> copy(const sys::UniqueFd& from, const sys::UniqueFd& to, int depth) {
+    if (depth > kMaxKernelDepth) return make_error(Errc::failed_precondition, "too deep");
+    ATOLL_TRY_ASSIGN(std::vector<std::string> names, sys::list_dir(from));
+    for (const std::string& name : names) {
+      auto copied = copy_entry(from, to, name, depth);
+      if (!copied) return std::move(copied).error().with(name);
+    }
+    return {};
+  }
+
+ private:
+  Result<void> copy_entry(const sys::UniqueFd& from, const sys::UniqueFd& to,
+                          const std::string& name, int depth) {
+    if (++entries_ > kMaxKernelEntries)
+      return make_error(Errc::failed_precondition, "too many files");
+    ATOLL_TRY_ASSIGN(struct stat info, sys::stat_at(from, name));
+    if (S_ISDIR(info.st_mode)) {
+      ATOLL_TRY(sys::make_dir(to, name, 0755, sys::IfExists::fail));
+      ATOLL_TRY_ASSIGN(sys::UniqueFd source, sys::open_beneath(from, name, O_RDONLY | O_DIRECTORY));
+      ATOLL_TRY_ASSIGN(sys::UniqueFd target, sys::open_beneath(to, name, O_RDONLY | O_DIRECTORY));
+      return copy(source, target, depth + 1);
+    }
+    if (!S_ISREG(info.st_mode))
+      return make_error(Errc::failed_precondition, "neither file nor directory");
+    if (std::size_t(info.st_size) > kMaxKernelBytes - bytes_)
+      return make_error(Errc::failed_precondition, "the runners are too large");
+    bytes_ += std::size_t(info.st_size);
+    ATOLL_TRY_ASSIGN(sys::UniqueFd source, sys::open_beneath(from, name, O_RDONLY));
+    ATOLL_TRY_ASSIGN(sys::UniqueFd target,
+                     sys::open_beneath(to, name, O_RDWR | O_CREAT | O_EXCL, 0600));
+    ATOLL_TRY(sys::copy_content(source, target));
+    return sys::set_mode(target, (info.st_mode & 0111) != 0 ? 0555 : 0444);
+  }
+
+  std::size_t bytes_ = 0;
+  std::size_t entries_ = 0;
+};
+
+Result<void> copy_kernels(const sys::UniqueFd& root, const std::string& kernels_path) {
+  ATOLL_TRY(sys::make_dir(root, kKernelsName, 0755, sys::IfExists::fail));
+  if (kernels_path.empty()) return {};
+  ATOLL_TRY_ASSIGN(sys::UniqueFd from, sys::open_trusted(kernels_path, O_RDONLY | O_DIRECTORY));
+  ATOLL_TRY_ASSIGN(sys::UniqueFd to, sys::open_beneath(root, kKernelsName, O_RDONLY | O_DIRECTORY));
+  return TreeCopy().copy(from, to, 1);
+}
+
 }  // namespace
 
-Result<void> build_stage(const std::string& agent_path) {
+Result<void> build_stage(const std::string& agent_path, const std::string& kernels_path) {
   ATOLL_TRY_ASSIGN(sys::FsContext context, sys::FsContext::open("tmpfs"));
-  ATOLL_TRY(context.set_options({{"source", "atoll"}, {"mode", "0755"}, {"nr_inodes", "64"}}));
+  ATOLL_TRY(context.set_options({{"source", "atoll"}, {"mode", "0755"}, {"nr_inodes", "2048"}}));
   ATOLL_TRY_ASSIGN(sys::DetachedMount stage, context.mount(MOUNT_ATTR_NOSUID));
   ATOLL_TRY(fill_dev(stage.fd()));
   for (const char* name : {kStageRoot, kStageLower, kStageDisk}) {
@@ -71,6 +125,8 @@ Result<void> build_stage(const std::string& agent_path) {
   }
   auto copied = copy_agent(stage.fd(), agent_path);
   if (!copied) return std::move(copied).error().with("agent");
+  copied = copy_kernels(stage.fd(), kernels_path);
+  if (!copied) return std::move(copied).error().with("kernels");
   // Read-only before anybody can see it. In a sandbox's mount namespace the kernel locks this
   // attribute.
   ATOLL_TRY(stage.restrict_to(MOUNT_ATTR_RDONLY));

@@ -1,5 +1,5 @@
-// The stage: one read-only tmpfs per warden with what all its sandboxes share: device nodes and the
-// agent's binary. It is attached in the warden's private mount namespace only;
+// The stage: one read-only tmpfs per warden with what all its sandboxes share: device nodes, the
+// agent's binary and the runners. It is attached in the warden's private mount namespace only;
 // sandboxes get read-only copies of parts of it and keep them when the warden is gone.
 #pragma once
 
@@ -16,8 +16,8 @@ inline constexpr const char* kStageRoot = "root";
 inline constexpr const char* kStageLower = "lower";
 inline constexpr const char* kStageDisk = "disk";
 
-// Preconditions: root, in a private mount namespace whose mounts do not propagate. `agent_path` is
-// copied.
-Result<void> build_stage(const std::string& agent_path);
+// Preconditions: root, in a private mount namespace whose mounts do not propagate. `agent_path` and
+// the tree `kernels_path` are copied; an empty `kernels_path` is an empty tree.
+Result<void> build_stage(const std::string& agent_path, const std::string& kernels_path);
 
 }  // namespace atl::jail

@@ -30,6 +30,7 @@ struct WardenConfig {
   std::string instance;
   std::string templates;
   std::string agent_path;
+  std::string kernels_path;       // empty: sandboxes have no runners
   std::string fail_at;            // tests: name of the step that fails
   std::string die_at;             // tests: name of the step at which the warden dies, see faults.h
   bool no_network = false;        // sandboxes have their loopback interface only

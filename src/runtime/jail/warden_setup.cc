@@ -149,7 +149,7 @@ Result<std::unique_ptr<Warden>> Warden::create(const WardenConfig& config) {
   ATOLL_TRY(sys::unshare(CLONE_NEWNS));
   ATOLL_TRY(sys::make_all_private());
   ATOLL_TRY(drop_pins());
-  auto staged = build_stage(config.agent_path);
+  auto staged = build_stage(config.agent_path, config.kernels_path);
   if (!staged) return std::move(staged).error().with("stage");
 
   ATOLL_TRY_ASSIGN(sys::UniqueFd home, sys::open_trusted(config.home, O_RDONLY | O_DIRECTORY));

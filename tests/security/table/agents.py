@@ -32,6 +32,7 @@ def hostile_server(world, mode):
     os.makedirs(directory)
     for name in ("atoll", "atoll-warden"):
         shutil.copy2(os.path.join(world.build, "bin", name), directory)
+    os.symlink(os.path.join(world.build, "lib", "kernels"), os.path.join(directory, "kernels"))
     program = read_bytes(world.payload("hostile_agent"))
     old = b"HOSTILE-MODE:garbage".ljust(40)
     if program.count(old) != 1:
