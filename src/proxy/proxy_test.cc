@@ -342,8 +342,10 @@ TEST_F(ProxyTest, WhatASandboxHasSaidArrivesAfterItsKill) {
   RawClient client(port);
   client.send("GET /stream HTTP/1.1\r\n" + raw_headers(sandbox.record.id) + "\r\n");
   client.read_until("first");
-  ASSERT_TRUE(f.run(f.engine->kill(f.caller(), sandbox.record.id)).ok());
-  seen->go_on = true;  // the rest comes out of the connection when the sandbox is gone
+  ASSERT_TRUE(f.engine->set_timeout(f.caller(), sandbox.record.id, std::chrono::seconds(0)).ok());
+  ASSERT_TRUE(
+      Fixture::eventually([&] { return get("/health", to(sandbox.record.id)).status == 502; }));
+  seen->go_on = true;  // being destroyed, the agent still gets these words out
   EXPECT_THAT(client.read_until("0\r\n\r\n"), HasSubstr("second"));
   EXPECT_FALSE(client.was_reset());
 }
