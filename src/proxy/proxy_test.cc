@@ -339,6 +339,7 @@ TEST_F(ProxyTest, WhatASandboxHasSaidArrivesAfterItsKill) {
   const auto sandbox = create();
   auto seen = std::make_shared<Seen>();
   f.runtime.handler = [seen](net::Exchange& exchange) { return two_pieces(exchange, seen); };
+  f.runtime.destroy_takes = std::chrono::seconds(1);
   RawClient client(port);
   client.send("GET /stream HTTP/1.1\r\n" + raw_headers(sandbox.record.id) + "\r\n");
   client.read_until("first");

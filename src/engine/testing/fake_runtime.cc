@@ -111,7 +111,7 @@ net::Task<Result<runtime::Created>> FakeRuntime::create(runtime::SandboxSpec spe
 }
 
 net::Task<Result<void>> FakeRuntime::destroy(SandboxId id) {
-  auto begin = step("destroy");
+  auto begin = step("destroy", destroy_takes);
   ATOLL_CO_TRY(co_await std::move(begin));
   std::shared_ptr<Agent> agent;
   {

@@ -41,6 +41,7 @@ class FakeRuntime final : public runtime::Runtime {
   std::chrono::milliseconds freeze_takes{0};
   std::chrono::milliseconds thaw_takes{0};
   std::chrono::milliseconds kill_takes{0};
+  std::chrono::milliseconds destroy_takes{0};
   int failing_creates = 0;
   int failing_destroys = 0;
   int init_status = 204;
