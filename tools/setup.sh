@@ -89,26 +89,50 @@ home_of() {
   echo "${ATOLL_HOME:-/var/lib/atoll}"
 }
 
-# ensure_ready with-template|binaries-only ARGS...
+# What a command uses. `run` starts with the small one; a server offers all. ATOLL_SKIP_TEMPLATES="NAME ..." leaves some out of a
+# server: code-interpreter-v1 takes a few minutes and some gigabytes.
+templates_of() {
+  case "$1" in
+    run) echo "base code-interpreter-slim" ;;
+    server)
+      local name
+      for name in base code-interpreter-slim httpbin code-interpreter-v1; do
+        case " ${ATOLL_SKIP_TEMPLATES:-} " in *" $name "*) ;; *) echo "$name" ;; esac
+      done
+      ;;
+  esac
+}
+
+# ensure_templates DIR NAME...: in this order, as later ones are built on earlier ones.
+ensure_templates() {
+  local dir=$1 name
+  shift
+  for name in "$@"; do ensure_template "$name" "$dir" || return 1; done
+}
+
+# ensure_ready run|server|binaries-only ARGS...
 ensure_ready() {
   local what=$1
   shift
   ensure_packages build
-  if [ "$what" = with-template ]; then
-    ensure_user
-    # Packages for the template come over the network while the compiler uses the processors.
-    local templates job=
-    templates=${ATOLL_TEMPLATES:-$(home_of "$@")/templates}
-    if ! template_is_current base "$templates"; then
-      ensure_template base "$templates" &
-      job=$!
-    fi
-    ensure_build release atoll atoll-warden atoll-agent
-    if [ -n "$job" ]; then wait "$job" || exit 1; fi
-    ensure_template httpbin "$templates"  # shares the root of base: a file of a few kilobytes
-  else
-    ensure_build release atoll atoll-warden atoll-agent
+  if [ "$what" = binaries-only ]; then
+    ensure_build release atoll atoll-warden atoll-agent kernels
+    return
   fi
+  ensure_user
+  local dir job= name
+  dir=${ATOLL_TEMPLATES:-$(home_of "$@")/templates}
+  for name in $(templates_of "$what"); do
+    if ! template_is_current "$name" "$dir"; then
+      # Packages for templates come over the network while the compiler uses the processors.
+      # shellcheck disable=SC2046
+      ensure_templates "$dir" $(templates_of "$what") &
+      job=$!
+      break
+    fi
+  done
+  ensure_build release atoll atoll-warden atoll-agent kernels
+  if [ -n "$job" ]; then wait "$job" || exit 1; fi
 }
 
 template_is_current() {
