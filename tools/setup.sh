@@ -50,7 +50,12 @@ ensure_build() {
       exit 1
     }
   fi
-  if ninja -C "$dir" -n "$@" 2>/dev/null | grep -q 'no work to do'; then return; fi
+  # The runners are compared at every build, which is nothing to speak of.
+  local steps
+  if steps=$(ninja -C "$dir" -n "$@" 2>/dev/null) && ! grep '^\[' <<<"$steps" | grep -qv 'Assembling kernels$'; then
+    case "$steps" in *Assembling*) ninja -C "$dir" "$@" >/dev/null ;; esac
+    return
+  fi
   step "building ($preset): the first time takes a few minutes"
   if [ -t 2 ]; then
     ninja -C "$dir" "$@" >&2 || { echo "atoll: the build failed" >&2; exit 1; }
