@@ -1,0 +1,1 @@
+"""The Python runner: cells in, lines of kernels/protocol.md out."""

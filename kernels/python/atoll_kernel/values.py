@@ -1,0 +1,80 @@
+"""Representations beyond IPython's own: `json` of lists and dicts, `data` of frames, `chart` of figures.
+
+Nothing is imported for it: types of pandas and matplotlib are known by name until a cell has imported them.
+"""
+
+import datetime
+import math
+import sys
+
+from IPython.core.formatters import BaseFormatter
+from traitlets import ObjectName, Unicode
+
+from . import jsontext
+
+
+class DataFormatter(BaseFormatter):
+    format_type = Unicode("e2b/data")
+    print_method = ObjectName("_repr_e2b_data_")
+    _return_type = (dict, list)
+
+
+class ChartFormatter(BaseFormatter):
+    format_type = Unicode("e2b/chart")
+    print_method = ObjectName("_repr_e2b_chart_")
+    _return_type = (dict,)
+
+
+def install(display_formatter):
+    formatters = display_formatter.formatters
+    as_json = formatters["application/json"]
+    as_json.for_type(list, json_copy)
+    as_json.for_type(dict, json_copy)
+    data = formatters["e2b/data"] = DataFormatter(parent=display_formatter)
+    data.for_type_by_name("pandas.core.frame", "DataFrame", frame_data)
+    chart = formatters["e2b/chart"] = ChartFormatter(parent=display_formatter)
+    chart.for_type_by_name("matplotlib.figure", "Figure", figure_chart)
+
+
+def json_copy(value):
+    try:
+        return jsontext.plain(value)
+    except Exception:
+        return None
+
+
+def figure_chart(figure):
+    try:
+        from .charts import chart_of
+
+        return chart_of(figure) or {}
+    except Exception:
+        return {}
+
+
+def frame_data(frame):
+    """Column name -> list of values."""
+    try:
+        return {str(name): [_cell(v) for v in frame.iloc[:, i].tolist()] for i, name in enumerate(frame.columns)}
+    except Exception:
+        return None
+
+
+def _cell(value):
+    kind = type(value)
+    if kind is int or kind is str or kind is bool or value is None:
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else None
+    pandas = sys.modules.get("pandas")
+    if pandas is not None:
+        if value is pandas.NA:
+            return None
+        if value is pandas.NaT:
+            return "NaT"
+    if isinstance(value, (datetime.date, datetime.time)):  # Timestamp is one
+        return value.isoformat()
+    try:
+        return jsontext.plain(value)
+    except Exception:
+        return str(value)
