@@ -98,6 +98,17 @@ void write_file(const char* path, std::string_view text) {
   ::close(fd);
 }
 
+// The first 64 KiB; empty if there is no such file.
+std::string read_beginning(const char* path) {
+  const int fd = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return {};
+  std::string text(64 * 1024, '\0');
+  const ssize_t n = ::read(fd, text.data(), text.size());
+  ::close(fd);
+  text.resize(n > 0 ? std::size_t(n) : 0);
+  return text;
+}
+
 void prepare_process() {
   open_standard_descriptors();
   ::umask(022);
@@ -113,6 +124,9 @@ int run(int argc, char** argv) {
   auto options = parse_arguments(argc, argv);
   if (!options) return 2;
   if (const char* path = std::getenv("PATH"); path && *path) options->path = path;
+  // Before the first process of a user could have replaced it.
+  if (options->listen_fd)
+    options->template_vars = agent::parse_environment_file(read_beginning("/etc/environment"));
   prepare_process();
   boost::asio::io_context io(1);
   agent::Agent agent(io, *std::move(options));

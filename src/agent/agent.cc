@@ -40,6 +40,7 @@ struct Agent::Impl {
         processes(io, reaper, &logs),
         metrics(state),
         server(io, server_options(), [this](net::Exchange& exchange) { return handle(exchange); }) {
+    state.set_template_vars(std::move(options.template_vars));
     register_process(router, state, processes, options.path);
     register_filesystem(router, state);
   }

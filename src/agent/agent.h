@@ -8,6 +8,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +33,7 @@ struct AgentOptions {
   std::string default_user = "root";
   std::string path =
       "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";  // PATH of processes
+  std::map<std::string, std::string> template_vars;  // of every process, unless something sets them
   std::string marker_directory = "/run/e2b";
   TrustStore trust_store;
 };

@@ -11,6 +11,7 @@
 #include "agent/metrics.h"
 #include "agent/process_end.h"
 #include "agent/spawn.h"
+#include "agent/start_command.h"
 #include "agent/state.h"
 #include "agent/testing.h"
 
@@ -64,6 +65,24 @@ TEST(Init, Parsing) {
 }
 
 InitRequest request(std::string_view body) { return *parse_init(body); }
+
+TEST(State, EnvironmentFile) {
+  using Vars = std::map<std::string, std::string>;
+  EXPECT_EQ(parse_environment_file("A=1\n# B=2\n\nC=\"x y\"\nD='z'\nno value\n=e\nF=\nA=3"),
+            (Vars{{"A", "3"}, {"C", "x y"}, {"D", "z"}, {"F", ""}}));
+  EXPECT_EQ(parse_environment_file(std::string_view("N=a\0b\nM=\"\n", 10)), (Vars{{"M", "\""}}));
+  EXPECT_EQ(parse_environment_file(""), Vars{});
+
+  AgentState state;
+  state.set_template_vars({{"LANG", "C.UTF-8"}, {"HOME", "/elsewhere"}, {"E2B_SANDBOX", "no"}});
+  EXPECT_FALSE(state.env_vars().contains("LANG"));
+  const User user{.name = "user", .home = "/home/user"};
+  const auto environment = process_environment(state, "/bin", user, Vars{{"X", "1"}});
+  const std::vector<std::string> expected{
+      "E2B_SANDBOX=true", "HOME=/home/user", "LANG=C.UTF-8", "LOGNAME=user",
+      "PATH=/bin",        "USER=user",       "X=1"};
+  EXPECT_EQ(environment, expected);
+}
 
 TEST(State, InitReplacesAndClears) {
   AgentState state("root");

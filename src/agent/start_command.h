@@ -11,13 +11,15 @@ namespace atl::agent {
 
 inline constexpr const char* kStartTag = "start_command";
 
-// Variables of a process of `user`. Later ones win: what the agent knows, the sandbox's variables,
-// the request's.
+// Variables of a process of `user`. Later ones win: the template's, what the agent knows, the
+// sandbox's variables, the request's.
 template <class Requested>
 std::vector<std::string> process_environment(const AgentState& state, const std::string& path,
                                              const User& user, const Requested& requested) {
-  std::map<std::string, std::string> merged{
-      {"PATH", path}, {"HOME", user.home}, {"USER", user.name}, {"LOGNAME", user.name}};
+  std::map<std::string, std::string> merged = state.template_vars();
+  merged["PATH"] = path;
+  merged["HOME"] = user.home;
+  merged["USER"] = merged["LOGNAME"] = user.name;
   for (const auto& [name, value] : state.env_vars()) merged[name] = value;
   for (const auto& [name, value] : requested) merged[name] = value;
   std::vector<std::string> out;

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 
@@ -72,6 +73,26 @@ std::optional<int> digits(std::string_view text, std::size_t at, std::size_t cou
 }
 
 }  // namespace
+
+std::map<std::string, std::string> parse_environment_file(std::string_view text) {
+  std::map<std::string, std::string> out;
+  while (!text.empty() && out.size() < kMaxVariables) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    const std::size_t equals = line.find('=');
+    const std::string_view name = line.substr(0, equals);
+    if (equals == std::string_view::npos || name.empty() ||
+        line.find('\0') != std::string_view::npos ||
+        name.find_first_of(" \t#\"'") != std::string_view::npos)
+      continue;
+    std::string_view value = line.substr(equals + 1);
+    if (value.size() >= 2 && (value.front() == '"' || value.front() == '\'') &&
+        value.front() == value.back())
+      value = value.substr(1, value.size() - 2);
+    out.insert_or_assign(std::string(name), std::string(value));
+  }
+  return out;
+}
 
 std::optional<std::int64_t> parse_rfc3339(std::string_view text) {
   // 2026-01-02T03:04:05[.123456789](Z|+hh:mm)

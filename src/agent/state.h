@@ -38,6 +38,10 @@ Result<InitRequest> parse_init(std::string_view body);
 // RFC 3339 with up to nine fraction digits, as nanoseconds since the epoch.
 std::optional<std::int64_t> parse_rfc3339(std::string_view text);
 
+// The lines NAME=value of an environment file (pam_env's /etc/environment), quotes around a value
+// removed; others are skipped.
+std::map<std::string, std::string> parse_environment_file(std::string_view text);
+
 class AgentState {
  public:
   explicit AgentState(std::string default_user = "root") : default_user_(std::move(default_user)) {}
@@ -57,6 +61,11 @@ class AgentState {
   const std::map<std::string, std::string>& env_vars() const { return env_vars_; }
   // Defaults of variables that neither the user nor the agent has set.
   void set_default_vars(std::map<std::string, std::string> vars);
+  // What the template says in /etc/environment; weaker than all others, and told to no client.
+  void set_template_vars(std::map<std::string, std::string> vars) {
+    template_vars_ = std::move(vars);
+  }
+  const std::map<std::string, std::string>& template_vars() const { return template_vars_; }
   // The internal ones alone.
   const std::map<std::string, std::string>& internal_vars() const { return internal_vars_; }
   std::optional<std::uint64_t> memory_limit() const { return memory_limit_; }
@@ -70,6 +79,7 @@ class AgentState {
   std::string default_workdir_;
   std::map<std::string, std::string> user_vars_;
   std::map<std::string, std::string> default_vars_;
+  std::map<std::string, std::string> template_vars_;
   std::map<std::string, std::string> internal_vars_{{"E2B_SANDBOX", "true"}};
   std::map<std::string, std::string> env_vars_ = internal_vars_;
   std::optional<std::int64_t> last_timestamp_ns_;
