@@ -1,5 +1,7 @@
 """A timer that a thread can wait for beside descriptors. Setting it wakes nobody until it has run out."""
 
+from .private import __builtins__  # isort: skip
+
 import os
 import time
 

@@ -1,5 +1,7 @@
 """Runs with arguments: the cell defines `main`, it is called, its value is the result (kernels/protocol.md)."""
 
+from .private import __builtins__  # isort: skip
+
 import inspect
 
 from . import jsontext

@@ -1,5 +1,7 @@
 """MIME bundles become `result` lines."""
 
+from .private import __builtins__  # isort: skip
+
 import binascii
 
 from . import jsontext

@@ -1,5 +1,7 @@
 """Pillow: what is shown or saved to a path appears among the results."""
 
+from .private import __builtins__  # isort: skip
+
 import functools
 
 

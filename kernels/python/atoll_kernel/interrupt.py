@@ -1,5 +1,7 @@
 """SIGINT: a KeyboardInterrupt in the main thread, during a run only, and never in the middle of a line on the wire."""
 
+from .private import __builtins__  # isort: skip
+
 import signal
 from _thread import get_ident
 

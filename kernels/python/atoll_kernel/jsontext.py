@@ -3,6 +3,8 @@
 The encoder is made once and is C code from end to end: what a cell does to the module `json` later does not reach it.
 """
 
+from .private import __builtins__  # isort: skip
+
 import math
 import re
 from json import encoder as _encoder

@@ -7,18 +7,15 @@ Whatever a cell does, a run ends with `done`: what the end needs is held in priv
 cell can change.
 """
 
-import builtins
+from .private import __builtins__  # isort: skip
 
-__builtins__ = dict(vars(builtins))  # cells may replace the real ones
-
-import gc
 import json
 import os
 import sys
 import time
 import warnings
 
-from . import arguments, bundle, images, jsontext, lazy, shell as shells
+from . import arguments, bundle, images, jsontext, lazy, private, shell as shells
 from .interrupt import Interrupts
 from .loop import Loop
 from .output import Output, Stream
@@ -28,7 +25,7 @@ BACKEND = "module://matplotlib_inline.backend_inline"
 
 _environ = os.environ
 _exit = os._exit
-_decode = json.JSONDecoder().decode
+_parse = json.scanner.make_scanner(json.JSONDecoder())  # C code: text, position -> value, end
 _string = jsontext.string
 _tzset = time.tzset
 
@@ -89,7 +86,7 @@ class Kernel:
             line = wire.read_line()
             if line is None:
                 _exit(0)
-            request = _decode(line.decode("utf-8"))
+            request = _parse(line.decode("utf-8"), 0)[0]
             op = request["op"]
             if op == "execute":
                 self.execute(request)
@@ -151,7 +148,12 @@ class Kernel:
         result = self.shell.run_cell(code, store_history=True)
         error = result.error_before_exec or result.error_in_exec
         if error is not None and not self.reports.has_error:
-            self.reports.error(type(error).__name__, shells.safe_text(error), "")
+            name, value = type(error).__name__, shells.safe_text(error)
+            if name == "UsageError":  # of a magic; IPython has printed it
+                self.reports.error(name, value, "")
+            else:  # IPython could not even show it
+                self.reports.error(name, value, f"{name}: {value}")
+                private.repair()
         return error is None
 
     def _call(self, code, given):
@@ -172,7 +174,7 @@ class Kernel:
             while trace.tb_next is not None and trace.tb_frame.f_code.co_filename.startswith(_here):
                 trace = trace.tb_next
             with self.shell.builtin_trap:
-                self.shell.showtraceback((type(error), error, trace), exception_only=isinstance(error, SystemExit))
+                self.shell.showtraceback((type(error), error, trace), tb_offset=0, exception_only=isinstance(error, SystemExit))
             return
         self.reports.result(data, True)
         self.shell.events.trigger("post_execute")
@@ -184,6 +186,7 @@ class Kernel:
             self.reports.error(name, shells.safe_text(error), f"{name}: {shells.safe_text(error)}")
         except BaseException:
             pass
+        private.repair()
 
     def _finish(self, env):
         try:

@@ -4,6 +4,8 @@ During a run it counts as running, so that a cell without `await` can create tas
 between runs. It really runs only in `run()` (cells with `await`) and `serve_until()` (between runs).
 """
 
+from .private import __builtins__  # isort: skip
+
 import asyncio
 import threading
 from asyncio import events

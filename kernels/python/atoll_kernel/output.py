@@ -9,6 +9,8 @@ that the order of both ways is kept. The lock is held while a chunk is sent: whe
 Between runs everything is thrown away. In a process that a cell forked, streams write straight to the descriptors.
 """
 
+from .private import __builtins__  # isort: skip
+
 import codecs
 import io
 import os

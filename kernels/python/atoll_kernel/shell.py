@@ -84,11 +84,14 @@ class Shell(InteractiveShell):
 
     def init_hooks(self):
         super().init_hooks()
-        self.set_hook("show_in_pager", lambda *page: None, 99)
+        self.set_hook("show_in_pager", lambda *page, **options: None, 99)
 
     def init_display_formatter(self):
         super().init_display_formatter()
         values.install(self.display_formatter)
+
+    def enable_gui(self, gui=None):
+        """There is none; %matplotlib asks anyway."""
 
     def ask_exit(self):
         self.wants_exit = True
@@ -111,7 +114,7 @@ def safe_text(value):
     try:
         return str(value)
     except BaseException:
-        return f"<exception str() failed>"
+        return "<exception str() failed>"
 
 
 def _no_input(prompt="", stream=None, **options):

@@ -3,6 +3,8 @@
 Nothing is imported for it: types of pandas and matplotlib are known by name until a cell has imported them.
 """
 
+from .private import __builtins__  # isort: skip
+
 import datetime
 import math
 import sys
@@ -24,6 +26,13 @@ class ChartFormatter(BaseFormatter):
     print_method = ObjectName("_repr_e2b_chart_")
     _return_type = (dict,)
 
+    def __call__(self, obj):
+        # Not registered by type: matplotlib-inline takes Figure out of every formatter when it chooses its own.
+        figures = sys.modules.get("matplotlib.figure")
+        if figures is not None and isinstance(obj, figures.Figure):
+            return figure_chart(obj)
+        return super().__call__(obj)
+
 
 def install(display_formatter):
     formatters = display_formatter.formatters
@@ -32,8 +41,7 @@ def install(display_formatter):
     as_json.for_type(dict, json_copy)
     data = formatters["e2b/data"] = DataFormatter(parent=display_formatter)
     data.for_type_by_name("pandas.core.frame", "DataFrame", frame_data)
-    chart = formatters["e2b/chart"] = ChartFormatter(parent=display_formatter)
-    chart.for_type_by_name("matplotlib.figure", "Figure", figure_chart)
+    formatters["e2b/chart"] = ChartFormatter(parent=display_formatter)
 
 
 def json_copy(value):

@@ -1,5 +1,7 @@
 """The control socket: lines of JSON from and to the agent."""
 
+from .private import __builtins__  # isort: skip
+
 import socket
 
 from . import jsontext
