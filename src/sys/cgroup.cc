@@ -124,6 +124,16 @@ Result<std::vector<UniqueFd>> Cgroup::entrances() const {
   return files;
 }
 
+Result<std::vector<UniqueFd>> Cgroup::entrances_for_others() const {
+  if (kind_ == CgroupKind::v1) return entrances();
+  std::vector<UniqueFd> files;
+  for (const Part& part : parts_) {
+    ATOLL_TRY_ASSIGN(UniqueFd file, open_beneath(part.dir, "cgroup.procs", O_WRONLY));
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
 const UniqueFd* Cgroup::clone_target() const {
   return kind_ == CgroupKind::v2 && !parts_.empty() ? &parts_.front().dir : nullptr;
 }

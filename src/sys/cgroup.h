@@ -65,6 +65,9 @@ class Cgroup {
   // moving it from outside by cgroup.procs (that waits for an RCU grace period). v2: none, use
   // clone_target().
   Result<std::vector<UniqueFd>> entrances() const;
+  // The same on both: files into which any single-threaded process writes "0" to enter, however it
+  // came by them.
+  Result<std::vector<UniqueFd>> entrances_for_others() const;
   // v2: the directory for CLONE_INTO_CGROUP; nullptr on v1.
   const UniqueFd* clone_target() const;
 

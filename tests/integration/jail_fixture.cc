@@ -99,7 +99,7 @@ Result<void> JailTest::start(std::vector<std::string> extra_args) {
   options.templates = templates_;
   options.warden_path = ATOLL_WARDEN;
   options.agent_path = agent_path_;
-  options.kernels_path = ATOLL_KERNELS;
+  options.kernels_path = kernels_path_;
   options.server_gid = server_gid_;
   options.extra_args = std::move(extra_args);
   ATOLL_TRY_ASSIGN(runtime_, runtime::JailRuntime::start(io_, std::move(options)));

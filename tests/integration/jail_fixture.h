@@ -76,6 +76,7 @@ class JailTest : public ::testing::Test {
   std::string home_;
   std::string templates_;
   std::string agent_path_ = ATOLL_PROBE_AGENT;
+  std::string kernels_path_ = ATOLL_KERNELS;
 
  private:
   template <class T>

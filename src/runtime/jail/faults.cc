@@ -19,19 +19,10 @@ void Faults::after(std::string_view step) const {
 }
 
 std::vector<std::string> operation_steps() {
-  return {"destroy.unmark",
-          "destroy.kill",
-          "destroy.cgroup",
-          "destroy.tree",
-          "destroy.network",
-          "destroy.range",
-          "kill.signal",
-          "kill.cgroup",
-          "kill.layers",
-          "kill.unmounted",
-          "freeze.ask",
-          "freeze.frozen",
-          "thaw"};
+  return {"destroy.unmark", "destroy.kill",  "destroy.cgroup", "destroy.tree",  "destroy.network",
+          "destroy.range",  "kill.signal",   "kill.cgroup",    "kill.layers",   "kill.unmounted",
+          "freeze.ask",     "freeze.frozen", "thaw",           "prepare.start", "warm.send",
+          "warm.done"};
 }
 
 }  // namespace atl::jail

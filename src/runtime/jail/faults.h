@@ -31,7 +31,8 @@ struct Faults {
 
 [[noreturn]] void die_now();
 
-// Steps of destroy, kill, freeze and thaw, in order.
+// Steps of destroy, kill, freeze, thaw, prepare and warm, in order. Those of the process that warm
+// makes can fail too, see zygote.h.
 std::vector<std::string> operation_steps();
 
 }  // namespace atl::jail

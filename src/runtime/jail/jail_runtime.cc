@@ -31,6 +31,7 @@ constexpr auto kUse = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t kMaxOutstanding = 4096;
 constexpr std::chrono::seconds kHelloDeadline{30};
 constexpr std::chrono::seconds kExitDeadline{2};
+constexpr std::chrono::seconds kPrepareTimeout{120};  // above the warden's own deadline
 
 Error to_error(const wire::Reply& reply) {
   std::string message(wire::from_field(reply.message));
@@ -146,6 +147,11 @@ class JailRuntime::Client : public std::enable_shared_from_this<Client> {
   // Preconditions: on the strand.
   template <class Request>
   net::Task<Result<Answer>> ask(Request request) {
+    auto asking = ask(std::move(request), timeout_);
+    co_return co_await std::move(asking);
+  }
+  template <class Request>
+  net::Task<Result<Answer>> ask(Request request, std::chrono::milliseconds at_most) {
     if (lost_) co_return make_error(Errc::unavailable, "the warden is gone");
     if (waiting_.size() >= kMaxOutstanding)
       co_return make_error(Errc::resource_exhausted, "too many requests to the warden");
@@ -160,7 +166,7 @@ class JailRuntime::Client : public std::enable_shared_from_this<Client> {
     const auto bytes = wire::bytes_of(request);
     outgoing_.emplace_back(bytes.begin(), bytes.end());
     flush();
-    entry->timer.expires_after(timeout_);
+    entry->timer.expires_after(at_most);
     auto [ec] = co_await entry->timer.async_wait(kUse);
     (void)ec;  // cancelled by the answer, by a lost connection, or past its time
     if (entry->answer) co_return std::move(*entry->answer);
@@ -407,6 +413,26 @@ net::Task<Result<Usage>> do_usage(ClientPtr client, SandboxId id) {
   co_return usage;
 }
 
+net::Task<Result<void>> do_prepare(ClientPtr client, std::string template_id) {
+  wire::TemplateRequest request;
+  request.header.op = std::uint16_t(Op::prepare);
+  if (!wire::to_field(request.template_id, template_id))
+    co_return make_error(Errc::invalid_argument, "template id too long");
+  auto asking = client->ask(request, kPrepareTimeout);
+  ATOLL_CO_TRY_ASSIGN(auto answer, co_await std::move(asking));
+  ATOLL_CO_TRY_ASSIGN(wire::Reply reply, read_as<wire::Reply>(answer.bytes));
+  if (reply.code != 0) co_return to_error(reply);
+  co_return Result<void>();
+}
+
+net::Task<Result<void>> do_warm(ClientPtr client, SandboxId id) {
+  ATOLL_CO_TRY_ASSIGN(wire::IdRequest request, id_request(Op::warm, id));
+  ATOLL_CO_TRY_ASSIGN(auto answer, co_await client->ask(request));
+  ATOLL_CO_TRY_ASSIGN(wire::WarmReply reply, read_as<wire::WarmReply>(answer.bytes));
+  if (reply.reply.code != 0) co_return to_error(reply.reply);
+  co_return Result<void>();
+}
+
 net::Task<Result<std::shared_ptr<sys::UniqueFd>>> control_dir(ClientPtr client, SandboxId id) {
   const auto known = client->control_dirs_.find(id);
   if (known != client->control_dirs_.end()) co_return known->second;
@@ -469,6 +495,12 @@ net::Task<Result<void>> JailRuntime::set_network(SandboxId id, NetworkPolicy pol
 }
 net::Task<Result<EgressSockets>> JailRuntime::egress_sockets() {
   return on_strand(client_, do_egress_sockets(client_));
+}
+net::Task<Result<void>> JailRuntime::prepare(std::string template_id) {
+  return on_strand(client_, do_prepare(client_, std::move(template_id)));
+}
+net::Task<Result<void>> JailRuntime::warm(SandboxId id) {
+  return on_strand(client_, do_warm(client_, std::move(id)));
 }
 net::Task<Result<std::vector<Listed>>> JailRuntime::list() {
   return on_strand(client_, do_list(client_));

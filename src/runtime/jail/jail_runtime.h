@@ -56,6 +56,8 @@ class JailRuntime final : public Runtime {
   net::Task<Result<void>> kill(SandboxId id) override;
   net::Task<Result<void>> set_network(SandboxId id, NetworkPolicy policy) override;
   net::Task<Result<EgressSockets>> egress_sockets() override;
+  net::Task<Result<void>> prepare(std::string template_id) override;
+  net::Task<Result<void>> warm(SandboxId id) override;
 
   void on_exit(std::function<void(ExitNotice)> handler) override;
   // Called once when the connection to the warden is lost.

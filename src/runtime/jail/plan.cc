@@ -15,7 +15,6 @@ constexpr sys::MountAttrs kNoExec = MOUNT_ATTR_NOEXEC;
 constexpr sys::MountAttrs kReadOnly = MOUNT_ATTR_RDONLY;
 
 constexpr std::uint64_t kCpuPeriodMicros = 100'000;
-constexpr int kOomScore = 250;  // the host prefers to lose a sandbox's process over one of its own
 constexpr int kTtyGroup = 5;
 constexpr int kTerminals = 128;  // of the kernel's few thousand, which all sandboxes share
 
@@ -203,13 +202,7 @@ void add_init_steps(const LaunchSpec& spec, const HostFacts& host, std::vector<S
   add("listen", ListenAgent{kAgentSocket, 0660, 1024});
   add("identity", BecomeRoot{});
   add("capabilities", LimitCapabilities{kept_capabilities()});
-  add("limits", LimitResources{{{RLIMIT_CORE, 0, 0},
-                                {RLIMIT_NOFILE, 65536, 1048576},
-                                {RLIMIT_STACK, 8 << 20, RLIM_INFINITY},
-                                {RLIMIT_MEMLOCK, 8 << 20, 8 << 20},
-                                {RLIMIT_NICE, 0, 0},
-                                {RLIMIT_RTPRIO, 0, 0}},
-                               022});
+  add("limits", resource_limits());
   add("descriptors", PlaceDescriptors{});
   // Last: the filter needs CAP_SYS_ADMIN in the namespace, which goes at the exec (the bounding set
   // lacks it).
@@ -229,6 +222,16 @@ std::uint64_t kept_capabilities() {
     keep |= std::uint64_t(1) << capability;
   }
   return keep;
+}
+
+LimitResources resource_limits() {
+  return {{{RLIMIT_CORE, 0, 0},
+           {RLIMIT_NOFILE, 65536, 1048576},
+           {RLIMIT_STACK, 8 << 20, RLIM_INFINITY},
+           {RLIMIT_MEMLOCK, 8 << 20, 8 << 20},
+           {RLIMIT_NICE, 0, 0},
+           {RLIMIT_RTPRIO, 0, 0}},
+          022};
 }
 
 // noinit_itable: the image is sparse, its inode tables are zero already. nobarrier: a sandbox's

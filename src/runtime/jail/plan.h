@@ -258,5 +258,10 @@ std::string describe(const Step& step);
 // Capabilities that the root of a sandbox has (bit n = capability n): what sudo, su, chown, ping,
 // low ports and apt need.
 std::uint64_t kept_capabilities();
+// Of the first process, and so of all; a zygote has the same.
+LimitResources resource_limits();
+// oom_score_adj of what the agent starts: 500 above its own, see agent/spawn.h.
+inline constexpr int kOomScore = 250;  // the host prefers to lose a sandbox's process over its own
+inline constexpr int kChildOomScore = kOomScore + 500;
 
 }  // namespace atl::jail

@@ -164,7 +164,8 @@ Result<Request> parse_request(std::span<const std::byte> datagram) {
     case Op::thaw:
     case Op::kill:
     case Op::agent_dir:
-    case Op::stats: {
+    case Op::stats:
+    case Op::warm: {
       ATOLL_TRY_ASSIGN(IdRequest request, read_as<IdRequest>(datagram));
       ATOLL_TRY(id_field(request.id, "id"));
       ATOLL_TRY(reserved_field(request.reserved));
@@ -188,6 +189,12 @@ Result<Request> parse_request(std::span<const std::byte> datagram) {
     }
     case Op::egress_sockets: {
       ATOLL_TRY_ASSIGN(EgressSocketsRequest request, read_as<EgressSocketsRequest>(datagram));
+      return Request(request);
+    }
+    case Op::prepare: {
+      ATOLL_TRY_ASSIGN(TemplateRequest request, read_as<TemplateRequest>(datagram));
+      ATOLL_TRY(id_field(request.template_id, "template_id"));
+      ATOLL_TRY(reserved_field(request.reserved));
       return Request(request);
     }
     case Op::exited:

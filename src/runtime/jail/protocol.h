@@ -25,7 +25,7 @@
 namespace atl::jail::wire {
 
 inline constexpr std::uint32_t kMagic = 0x6c6c7461;
-inline constexpr std::uint16_t kVersion = 2;
+inline constexpr std::uint16_t kVersion = 3;
 
 inline constexpr std::size_t kIdSize = 65;        // [a-z0-9_-]{1,64} and its NUL
 inline constexpr std::size_t kHostnameSize = 64;  // one DNS label
@@ -50,6 +50,8 @@ enum class Op : std::uint16_t {
   exited,       // ExitedEvent, from the warden
   set_network,  // SetNetworkRequest -> Reply: replaces the policy
   egress_sockets,  // EgressSocketsRequest -> Reply + three sockets: DNS by UDP and by TCP, proxy
+  prepare,  // TemplateRequest -> Reply: starts the template's zygotes, answers when they can fork
+  warm,     // IdRequest -> WarmReply: puts a nursery into a running sandbox
 };
 
 struct Header {
@@ -68,6 +70,12 @@ struct HelloRequest {
 struct IdRequest {
   Header header;
   char id[kIdSize] = {};
+  std::uint8_t reserved[7] = {};
+};
+
+struct TemplateRequest {
+  Header header;
+  char template_id[kIdSize] = {};
   std::uint8_t reserved[7] = {};
 };
 
@@ -167,6 +175,12 @@ struct StatsReply {
   std::uint64_t oom_kills = 0;
 };
 
+struct WarmReply {
+  Reply reply;
+  std::uint32_t fork_micros = 0;   // of the zygote
+  std::uint32_t enter_micros = 0;  // from the fork until nothing was left to give up
+};
+
 struct ExitedEvent {
   Header header;
   char id[kIdSize] = {};
@@ -185,10 +199,10 @@ static_assert(is_message<HelloRequest> && is_message<IdRequest> && is_message<Cr
 static_assert(is_message<SetNetworkRequest> && is_message<EgressSocketsRequest>);
 static_assert(is_message<Reply> && is_message<CreateReply> && is_message<ListReply> &&
               is_message<StatsReply>);
-static_assert(is_message<ExitedEvent>);
+static_assert(is_message<ExitedEvent> && is_message<TemplateRequest> && is_message<WarmReply>);
 
 using Request = std::variant<HelloRequest, IdRequest, CreateRequest, ListRequest, SetNetworkRequest,
-                             EgressSocketsRequest>;
+                             EgressSocketsRequest, TemplateRequest>;
 
 // Checks size, magic, version, operation and every field. An Error with code invalid_argument names
 // the field; `internal` says that the bytes are not a message at all.

@@ -56,6 +56,7 @@ Warden::Warden(LaunchHost host, sys::FileLock lock, sys::UniqueFd parent, std::s
 
 Warden::~Warden() {
   launches_.clear();
+  zygotes_.clear();
   for (auto& [id, sandbox] : sandboxes_) sandbox.init.release();  // they go on without us
   close_network();
   host_.cgroups.remove_if_empty();
@@ -79,10 +80,25 @@ Result<void> Warden::serve(sys::UniqueFd control) {
       const auto found = watched_.find(token);
       if (found == watched_.end()) continue;  // ended by an event before it in this round
       const Watched watched = found->second;
-      ATOLL_TRY(watched.kind == Watched::Kind::launch ? on_launch(watched.id)
-                                                      : on_process_end(watched.id));
+      ATOLL_TRY(on_event(watched));
     }
     ATOLL_TRY(on_deadlines());
+  }
+  return {};
+}
+
+Result<void> Warden::on_event(const Watched& watched) {
+  switch (watched.kind) {
+    case Watched::Kind::launch:
+      return on_launch(watched.id);
+    case Watched::Kind::sandbox:
+      return on_process_end(watched.id);
+    case Watched::Kind::zygote:
+      return on_zygote(watched.number);
+    case Watched::Kind::zygote_end:
+      return on_zygote_end(watched.number);
+    case Watched::Kind::warming:
+      return on_report(watched.number);
   }
   return {};
 }
@@ -101,7 +117,7 @@ bool Warden::tidy() {
 }
 
 std::optional<milliseconds> Warden::next_timeout() const {
-  Clock::time_point next = Clock::time_point::max();
+  Clock::time_point next = next_warm_deadline();
   for (const auto& [id, pending] : launches_) next = std::min(next, pending.deadline);
   for (const auto& [id, sandbox] : sandboxes_)
     next = std::min({next, sandbox.deadline, sandbox.look.next});
@@ -199,6 +215,8 @@ Result<void> Warden::handle(const wire::IdRequest& request) {
     return reply(op, sequence, make_error(Errc::failed_precondition, "sandbox " + id + " is dead"));
   }
   switch (op) {
+    case wire::Op::warm:
+      return begin_warm(id, sandbox, sequence);
     case wire::Op::freeze:
       return begin_freeze(id, sandbox, sequence);
     case wire::Op::thaw:
@@ -337,6 +355,7 @@ Result<void> Warden::on_launch(const std::string& id) {
   Sandbox sandbox;
   sandbox.whole = true;
   sandbox.slot = started.slot;
+  sandbox.template_id = pending.launch->spec().template_id;
   sandbox.pid = started.init.pid();
   sandbox.init = std::move(started.init);
   sandbox.control_dir = std::move(started.control_dir);
@@ -391,6 +410,7 @@ Result<void> Warden::on_process_end(const std::string& id) {
   sandbox.init = sys::Child();
   sandbox.pid = 0;
   sandbox.frozen = false;
+  forget_nursery(sandbox);
   ATOLL_TRY(end_freeze(sandbox, make_error(Errc::failed_precondition, "sandbox " + id + " died")));
   if (sandbox.removing) return finish_removal(id);
   if (!sandbox.whole) return {};
@@ -477,7 +497,7 @@ Result<void> Warden::on_deadlines() {
   for (const std::string& id : due) {
     ATOLL_TRY(look_again(id));
   }
-  return {};
+  return on_warm_deadlines(now);
 }
 
 // ---- helpers
@@ -529,6 +549,11 @@ Result<void> Warden::reply(wire::Op op, std::uint64_t sequence, const Result<voi
   }
   if (op == wire::Op::stats) {
     wire::StatsReply message;
+    fill_in(message.reply);
+    return send(message);
+  }
+  if (op == wire::Op::warm) {
+    wire::WarmReply message;
     fill_in(message.reply);
     return send(message);
   }

@@ -20,6 +20,7 @@
 
 #include "runtime/jail/launch.h"
 #include "runtime/jail/protocol.h"
+#include "runtime/jail/zygote.h"
 #include "sys/files.h"
 #include "sys/poller.h"
 
@@ -83,6 +84,9 @@ class Warden {
     std::optional<Boot> waiting_boot;  // begins when it has settled
     Clock::time_point deadline = Clock::time_point::max();
     Look look;
+    std::string template_id;   // empty: made by a warden before this one
+    bool warm = false;         // has a nursery, or is getting one
+    std::uint64_t zygote = 0;  // that it came from; 0 = none
     bool alive() const { return token != 0; }
     const sys::UniqueFd& process() const { return init ? init.pidfd() : pidfd; }
   };
@@ -93,8 +97,37 @@ class Warden {
     Clock::time_point deadline;
   };
   struct Watched {
-    enum class Kind : std::uint8_t { launch, sandbox } kind;
+    enum class Kind : std::uint8_t { launch, sandbox, zygote, zygote_end, warming } kind;
     std::string id;
+    std::uint64_t number = 0;  // of the last three kinds
+  };
+  struct Zygote {
+    std::string template_id;
+    sys::Child process;
+    sys::UniqueFd channel;
+    std::uint64_t token = 0;
+    Clock::time_point born;
+    Clock::time_point deadline;  // for being ready
+    bool ready = false;
+    bool worn = false;  // serves until another can take its place
+    std::uint32_t forks = 0;
+    std::uint32_t live = 0;  // sandboxes that have a nursery of it
+    std::uint32_t in_flight = 0;
+    std::uint32_t late = 0;  // requests in a row that took too long
+  };
+  struct Prepared {
+    std::vector<std::uint64_t> waiting;
+    Clock::time_point again = Clock::time_point::max();  // when to try to start what is missing
+    std::chrono::milliseconds pause{0};
+  };
+  struct Warming {
+    std::string id;
+    std::uint64_t boot = 0;  // the sandbox's token: another boot is another sandbox
+    std::uint64_t sequence = 0;
+    std::uint64_t zygote = 0;
+    std::uint64_t token = 0;
+    sys::UniqueFd report;
+    Clock::time_point deadline;
   };
 
   Warden(LaunchHost host, sys::FileLock lock, sys::UniqueFd parent, std::string instance,
@@ -103,6 +136,7 @@ class Warden {
   Result<void> find_left_behind();
   Result<Sandbox> adopt(const std::string& id);
 
+  Result<void> on_event(const Watched& watched);
   Result<void> on_control();
   Result<void> handle(const wire::HelloRequest& request);
   Result<void> handle(const wire::CreateRequest& request);
@@ -110,6 +144,7 @@ class Warden {
   Result<void> handle(const wire::ListRequest& request);
   Result<void> handle(const wire::SetNetworkRequest& request);
   Result<void> handle(const wire::EgressSocketsRequest& request);
+  Result<void> handle(const wire::TemplateRequest& request);
   Result<void> destroy(const std::string& id, Sandbox& sandbox, std::uint64_t sequence);
   Result<void> thaw(const std::string& id, Sandbox& sandbox);
   Result<void> send_stats(const std::string& id, std::uint64_t sequence);
@@ -129,6 +164,21 @@ class Warden {
   Result<void> unmark(const std::string& id, Sandbox& sandbox);
   sys::Space disk_space(const std::string& id, const Sandbox& sandbox) const;
 
+  // warden_warm.cc: zygotes and what they put into sandboxes.
+  Result<void> begin_warm(const std::string& id, Sandbox& sandbox, std::uint64_t sequence);
+  Result<void> on_zygote(std::uint64_t number);
+  Result<void> on_zygote_end(std::uint64_t number);
+  Result<void> on_report(std::uint64_t number);
+  Result<void> end_warm(std::uint64_t number, const Result<void>& outcome,
+                        const wire::WarmReply& times);
+  Result<void> fill_up(const std::string& template_id);
+  Result<void> end_zygote(std::uint64_t number, const char* why);
+  Result<void> answer_prepare(const std::string& template_id, const Result<void>& outcome);
+  std::size_t count_zygotes(const std::string& template_id, bool ready) const;
+  void forget_nursery(Sandbox& sandbox);
+  Result<void> on_warm_deadlines(Clock::time_point now);
+  Clock::time_point next_warm_deadline() const;
+
   Result<void> on_launch(const std::string& id);
   Result<void> on_process_end(const std::string& id);
   Result<void> finish_removal(const std::string& id);
@@ -145,8 +195,8 @@ class Warden {
   Result<void> reply(wire::Op op, std::uint64_t sequence, const Result<void>& outcome);
   template <class Message>
   Result<void> send(const Message& message, std::span<const sys::UniqueFd> fds = {});
-  std::uint64_t watch(Watched::Kind kind, const std::string& id) {
-    watched_.emplace(++last_token_, Watched{kind, id});
+  std::uint64_t watch(Watched::Kind kind, const std::string& id, std::uint64_t number = 0) {
+    watched_.emplace(++last_token_, Watched{kind, id, number});
     return last_token_;
   }
 
@@ -162,6 +212,11 @@ class Warden {
   std::map<std::uint64_t, Watched> watched_;
   std::map<std::string, Pending> launches_;
   std::map<std::string, Sandbox> sandboxes_;
+  std::uint64_t last_number_ = 0;
+  std::map<std::uint64_t, Zygote> zygotes_;
+  std::map<std::uint64_t, sys::Child> ending_;  // zygotes that were killed
+  std::map<std::string, Prepared> prepared_;
+  std::map<std::uint64_t, Warming> warmings_;
   std::deque<std::string> with_layers_;  // sandboxes that still hold layers, or did
 };
 

@@ -1,0 +1,380 @@
+// Zygotes and nurseries: what `prepare` and `warm` put into a sandbox, and what is left when
+// something dies on the way.
+//
+// The template is code-interpreter-slim; the zygote's Python is zygote/zygote.py, whose kernels
+// evaluate expressions, and zygote/asker.py plays the agent inside.
+#include <dirent.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "jail_fixture.h"
+
+namespace atl::testing {
+namespace {
+
+constexpr const char* kTemplate = "code-interpreter-slim";
+constexpr const char* kListening = "/tmp/listening";
+
+class JailZygote : public JailTest {
+ protected:
+  void SetUp() override {
+    JailTest::SetUp();
+    if (IsSkipped()) return;
+    if (::access((templates_ + "/" + kTemplate + "/rootfs/usr/bin/python3").c_str(), X_OK) != 0)
+      GTEST_SKIP() << "no template " << kTemplate;
+    // Made of the built library and the test's own script.
+    kernels_path_ = home_ + "-kernels";
+    const std::string to = kernels_path_;
+    ASSERT_EQ(host("mkdir -p " + to + "/python " + to + "/zygote && cp " + ATOLL_ZYGOTE_FILES +
+                   "/zygote.py " + to + "/python/ && cp " + ATOLL_KERNELS + "/zygote/* " + to +
+                   "/zygote/"),
+              "");
+  }
+  void TearDown() override {
+    JailTest::TearDown();
+    if (!kernels_path_.empty()) EXPECT_EQ(host("rm -rf " + kernels_path_), "");
+  }
+
+  void prepared(std::vector<std::string> extra_args = {}) {
+    auto started = start(std::move(extra_args));
+    ASSERT_TRUE(started.ok()) << started.error().message;
+    auto done = await(runtime_->prepare(kTemplate));
+    ASSERT_TRUE(done.ok()) << done.error().message;
+  }
+
+  SandboxId create_slim() {
+    runtime::SandboxSpec wanted = spec();
+    wanted.template_id = kTemplate;
+    wanted.limits.memory_bytes = 1ull << 30;
+    return create(std::move(wanted));
+  }
+
+  static std::string quoted(const std::string& text) {
+    std::string out = "'";
+    for (char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    return out + "'";
+  }
+
+  // Something that listens for the nursery and has `kernels` kernels evaluate each expression.
+  void listen(const SandboxId& id, int kernels, const std::vector<std::string>& expressions) {
+    std::string command = "rm -f " + std::string(kListening) + "; cat > /tmp/asker.py <<'END'\n" +
+                          read_text(std::string(ATOLL_ZYGOTE_FILES) + "/asker.py") + "\nEND\n" +
+                          "setsid python3 /tmp/asker.py " + kListening + " " +
+                          std::to_string(kernels);
+    for (const std::string& expression : expressions) command += " " + quoted(expression);
+    command += " > /tmp/answers 2>&1 < /dev/null & while [ ! -e " + std::string(kListening) +
+               " ]; do sleep 0.02; done";
+    EXPECT_EQ(inside(id, command).code, 0);
+  }
+  // Lines that the kernels said; the first is about the nursery.
+  std::vector<std::string> answers(const SandboxId& id) {
+    const Ran ran = inside(id,
+                           "for i in $(seq 500); do pgrep -f asker.py > /dev/null || break; "
+                           "sleep 0.02; done; cat /tmp/answers");
+    std::vector<std::string> lines;
+    std::istringstream in(ran.output);
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    return lines;
+  }
+  std::vector<std::string> warmed(const SandboxId& id, int kernels,
+                                  const std::vector<std::string>& expressions) {
+    listen(id, kernels, expressions);
+    auto warm = await(runtime_->warm(id));
+    EXPECT_TRUE(warm.ok()) << (warm.ok() ? "" : warm.error().message);
+    if (!warm.ok()) return {};
+    return answers(id);
+  }
+
+  // Children of the warden that run Python.
+  std::vector<int> zygotes() {
+    std::istringstream pids(read_text("/proc/" + std::to_string(runtime_->warden_pid()) + "/task/" +
+                                      std::to_string(runtime_->warden_pid()) + "/children"));
+    std::vector<int> out;
+    for (int pid = 0; pids >> pid;) {
+      if (read_text("/proc/" + std::to_string(pid) + "/comm") == "python3\n") out.push_back(pid);
+    }
+    return out;
+  }
+};
+
+std::string status_field(const std::string& status, const std::string& name) {
+  std::istringstream lines(status);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(name + ":"))
+      return line.substr(line.find_first_not_of(" \t", name.size() + 1));
+  return "";
+}
+
+TEST_F(JailZygote, ANurseryComesInAndForksKernels) {
+  prepared();
+  const SandboxId id = create_slim();
+  const auto lines = warmed(id, 2,
+                            {"6*7", "[os.getuid(), os.getgid(), os.getgroups()]",
+                             "[os.getppid(), os.getpid() == KERNEL, os.getsid(0) == KERNEL]",
+                             "sorted(os.listdir('/proc/self/fd'))[:4]"});
+  ASSERT_EQ(lines.size(), 9u) << ::testing::PrintToString(lines);
+  EXPECT_EQ(lines[0], "peer 0 0");
+  for (std::size_t kernel : {1u, 5u}) {
+    EXPECT_EQ(lines[kernel], "42");
+    EXPECT_EQ(lines[kernel + 1], "[1000, 1000, [1000]]");
+    EXPECT_EQ(lines[kernel + 2], "[1, true, true]");
+    EXPECT_EQ(lines[kernel + 3], "[\"0\", \"1\", \"2\", \"3\"]");
+  }
+  EXPECT_EQ(await(runtime_->warm(id)).error().code, Errc::failed_precondition);
+}
+
+TEST_F(JailZygote, WithoutAnAgentThatListensNothingStays) {
+  prepared();
+  const SandboxId id = create_slim();
+  auto warm = await(runtime_->warm(id));
+  ASSERT_FALSE(warm.ok());
+  EXPECT_EQ(warm.error().code, Errc::unavailable) << warm.error().message;
+  EXPECT_EQ(inside(id, "pgrep -c python3").output, "0\n");
+  EXPECT_EQ(condition(id), runtime::Condition::running);
+  EXPECT_EQ(warmed(id, 1, {"1"}).size(), 2u);  // and it can be tried again
+}
+
+TEST_F(JailZygote, OnlyMarkedTemplatesOfRootArePrepared) {
+  ASSERT_TRUE(start().ok());
+  EXPECT_EQ(await(runtime_->prepare("base")).error().code, Errc::permission_denied);
+  EXPECT_EQ(await(runtime_->prepare("none-such")).error().code, Errc::not_found);
+  EXPECT_EQ(await(runtime_->prepare("../x")).error().code, Errc::invalid_argument);
+  const SandboxId id = create_slim();
+  EXPECT_EQ(await(runtime_->warm(id)).error().code, Errc::failed_precondition);
+  EXPECT_TRUE(zygotes().empty());
+}
+
+TEST_F(JailZygote, AManifestThatOthersCanWriteIsNotBelieved) {
+  const std::string own = home_ + "/mine";
+  ASSERT_EQ(host("mkdir -p " + own + "/t/rootfs && echo '{\"zygote\":true}' > " + own +
+                 "/t/manifest.json && chmod 755 " + own + " " + own + "/t " + own + "/t/rootfs"),
+            "");
+  templates_ = own;
+  ASSERT_TRUE(start().ok());
+  for (const char* path : {"/t/manifest.json", "/t/rootfs", "/t", ""}) {
+    for (const char* change : {"chmod o+w ", "chown 1000 "}) {
+      ASSERT_EQ(host(change + own + path), "");
+      EXPECT_EQ(await(runtime_->prepare("t")).error().code, Errc::permission_denied)
+          << change << path;
+      ASSERT_EQ(host("chown 0 " + own + path + " && chmod o-w " + own + path), "");
+    }
+  }
+  // Believed, but there is no Python in it.
+  EXPECT_EQ(await(runtime_->prepare("t")).error().code, Errc::unavailable);
+  ASSERT_EQ(host("echo '{\"zygote\":\"true\"}' > " + own + "/t/manifest.json"), "");
+  EXPECT_EQ(await(runtime_->prepare("t")).error().code, Errc::permission_denied);
+}
+
+TEST_F(JailZygote, AZygoteHasWhatItNeedsAndNoMore) {
+  prepared();
+  ASSERT_FALSE(zygotes().empty());
+  for (int pid : zygotes()) {
+    const std::string proc = "/proc/" + std::to_string(pid);
+    const std::string status = read_text(proc + "/status");
+    // SYS_CHROOT, SYS_PTRACE, SYS_ADMIN
+    for (const char* set : {"CapPrm", "CapEff", "CapBnd"})
+      EXPECT_EQ(status_field(status, set), "00000000002c0000") << set;
+    EXPECT_EQ(status_field(status, "Threads"), "1");
+    EXPECT_EQ(host("tr '\\0' '\\n' < " + proc + "/environ"),
+              "LANG=C.UTF-8\nPATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n");
+    for (const char* ns : {"mnt", "net", "ipc", "uts"})
+      EXPECT_NE(host("readlink " + proc + "/ns/" + ns),
+                host("readlink /proc/self/ns/" + std::string(ns)));
+    EXPECT_EQ(host("readlink " + proc + "/ns/pid"), host("readlink /proc/self/ns/pid"));
+    EXPECT_EQ(host("ip -n /dev/null link 2>/dev/null; nsenter --net=" + proc +
+                   "/ns/net ip -br addr | grep -vc '^lo'"),
+              "0\n");
+    std::istringstream mounts(read_text(proc + "/mountinfo"));
+    for (std::string line; std::getline(mounts, line);) {
+      std::istringstream parts(line);
+      std::string skip, root, target, options;
+      parts >> skip >> skip >> skip >> root >> target >> options;
+      EXPECT_EQ(options.starts_with("ro"), target != "/tmp" && target != "/proc") << line;
+      EXPECT_NE(options.find("nosuid"), std::string::npos) << line;
+    }
+    // Nobody but the warden: sockets and the log.
+    const std::string fds = host("ls -l " + proc + "/fd");
+    EXPECT_EQ(fds.find(home_), std::string::npos) << fds;
+    EXPECT_EQ(std::count(fds.begin(), fds.end(), '>'), 5) << fds;  // 0-3 and its own pid namespace
+  }
+}
+
+TEST_F(JailZygote, AKernelIsLikeACommand) {
+  prepared();
+  const SandboxId id = create_slim();
+  const std::vector<std::string> files = {"/proc/self/uid_map", "/proc/self/gid_map",
+                                          "/proc/self/cgroup",  "/proc/self/mountinfo",
+                                          "/proc/self/limits",  "/proc/self/loginuid"};
+  std::vector<std::string> expressions = {
+      "open('/proc/self/status').read()",
+      "sorted((n, os.readlink('/proc/self/ns/' + n)) for n in os.listdir('/proc/self/ns'))"};
+  for (const std::string& file : files) expressions.push_back("open('" + file + "').read()");
+  const auto lines = warmed(id, 1, expressions);
+  ASSERT_EQ(lines.size(), 1 + expressions.size()) << ::testing::PrintToString(lines);
+  // The same by a command: the same Python, started by the stand-in for the agent.
+  for (std::size_t i = 1; i < expressions.size(); ++i) {
+    const Ran ran = inside(id,
+                           "python3 -c " + quoted("import os, json; print(json.dumps(" +
+                                                  expressions[i] + ", default=str))"),
+                           1000);
+    EXPECT_EQ(lines[i + 1] + "\n", ran.output) << expressions[i];
+  }
+  std::string status = lines[1];
+  for (std::size_t at; (at = status.find("\\n")) != std::string::npos;) status.replace(at, 2, "\n");
+  for (std::size_t at; (at = status.find("\\t")) != std::string::npos;) status.replace(at, 2, "\t");
+  const std::string command = inside(id, "cat /proc/self/status", 1000).output;
+  for (const char* name :
+       {"Uid", "Gid", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp",
+        "Seccomp_filters", "Umask", "TracerPid", "SigBlk", "Cpus_allowed", "NSpid"}) {
+    if (std::string_view(name) == "NSpid") continue;
+    EXPECT_FALSE(status_field(command, name).empty()) << name;
+    EXPECT_EQ(status_field(status, name), status_field(command, name)) << name;
+  }
+}
+
+TEST_F(JailZygote, ADeadSandboxIsNotWarmedAndNothingIsMadeOutside) {
+  prepared();
+  const SandboxId id = create_slim();
+  const int init = init_pid(id);
+  // It dies while the zygote is stopped, so that the request is read when its first process is
+  // gone.
+  const auto all = zygotes();
+  for (int pid : all) ASSERT_EQ(::kill(pid, SIGSTOP), 0);
+  std::optional<Result<void>> warm;
+  net::asio::co_spawn(
+      io_,
+      [&]() -> net::Task<void> {
+        auto warming = runtime_->warm(id);
+        warm.emplace(co_await std::move(warming));
+      },
+      net::asio::detached);
+  pause_for(std::chrono::milliseconds(100));
+  ASSERT_FALSE(warm);
+  ASSERT_EQ(::kill(init, SIGKILL), 0);
+  pause_for(std::chrono::milliseconds(200));
+  for (int pid : all) ASSERT_EQ(::kill(pid, SIGCONT), 0);
+  for (int i = 0; i < 100 && !warm; ++i) pause_for(std::chrono::milliseconds(50));
+  ASSERT_TRUE(warm);
+  EXPECT_FALSE(warm->ok());
+  for (int pid : all)
+    EXPECT_EQ(
+        read_text("/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid) + "/children"),
+        "");
+  EXPECT_EQ(zygotes(), all);
+  const SandboxId other = create_slim();
+  EXPECT_EQ(warmed(other, 1, {"1"}).size(), 2u);
+}
+
+TEST_F(JailZygote, ZygotesThatDieAreReplaced) {
+  prepared();
+  const auto before = zygotes();
+  ASSERT_FALSE(before.empty());
+  for (int pid : before) ASSERT_EQ(::kill(pid, SIGKILL), 0);
+  const SandboxId id = create_slim();
+  auto again = await(runtime_->prepare(kTemplate));
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(warmed(id, 1, {"1"}).size(), 2u);
+  const auto after = zygotes();
+  EXPECT_EQ(after.size(), before.size());
+  for (int pid : before) EXPECT_EQ(std::count(after.begin(), after.end(), pid), 0);
+}
+
+TEST_F(JailZygote, NurseriesOutliveTheWardenZygotesDoNot) {
+  prepared();
+  const SandboxId id = create_slim();
+  listen(id, 0, {});
+  ASSERT_TRUE(await(runtime_->warm(id)).ok());
+  const auto before = zygotes();
+  kill_warden();
+  for (int i = 0; i < 200; ++i) {
+    if (std::none_of(before.begin(), before.end(), [](int pid) {
+          return ::access(("/proc/" + std::to_string(pid)).c_str(), F_OK) == 0;
+        }))
+      break;
+    ::usleep(10000);
+  }
+  for (int pid : before) EXPECT_NE(::access(("/proc/" + std::to_string(pid)).c_str(), F_OK), 0);
+  prepared();
+  EXPECT_EQ(condition(id), runtime::Condition::running);
+  // The template of an adopted sandbox is not known.
+  EXPECT_EQ(await(runtime_->warm(id)).error().code, Errc::failed_precondition);
+  const SandboxId other = create_slim();
+  EXPECT_EQ(warmed(other, 1, {"1"}).size(), 2u);
+}
+
+TEST_F(JailZygote, AFailedStepLeavesNoProcessAndAFailureInsideEndsTheSandbox) {
+  const std::vector<std::pair<std::string, bool>> steps = {
+      {"warm.pid_namespace", false}, {"warm.fork", false},
+      {"warm.descriptors", false},   {"warm.cgroup", false},
+      {"warm.oom_score", false},     {"warm.namespaces", false},
+      {"warm.connect", false},       {"warm.session", true},
+      {"warm.root", true},           {"warm.bounding_set", true},
+      {"warm.groups", true},         {"warm.filter", true},
+      {"warm.user", true},           {"warm.capabilities", true},
+      {"warm.check", true},          {"warm.null", true}};
+  for (const auto& [step, ends] : steps) {
+    prepared({"--fail-at", step});
+    if (HasFatalFailure()) return;
+    const SandboxId id = create_slim();
+    listen(id, 0, {});
+    auto warm = await(runtime_->warm(id));
+    ASSERT_FALSE(warm.ok()) << step;
+    EXPECT_NE(warm.error().message.find(step), std::string::npos) << warm.error().message;
+    for (int i = 0; ends && i < 100 && condition(id) == runtime::Condition::running; ++i)
+      pause_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(condition(id), ends ? runtime::Condition::dead : runtime::Condition::running) << step;
+    if (!ends) {
+      EXPECT_EQ(inside(id, "pgrep -c -f zygote.py").output, "0\n") << step;
+    }
+    destroy(id);
+    stop();
+    EXPECT_EQ(leaks(), "") << step;
+  }
+}
+
+TEST_F(JailZygote, SiblingsShareNoRandomness) {
+  prepared();
+  std::vector<std::string> seen[5];
+  const std::vector<std::string> sources = {"random.random()", "float(numpy.random.random())",
+                                            "str(uuid.uuid4())", "secrets.token_hex(16)",
+                                            "ssl.RAND_bytes(16).hex()"};
+  for (int sandbox = 0; sandbox < 2; ++sandbox) {
+    const SandboxId id = create_slim();
+    const auto lines = warmed(id, 3, sources);
+    ASSERT_EQ(lines.size(), 1 + 3 * sources.size()) << ::testing::PrintToString(lines);
+    for (std::size_t i = 0; i < 3 * sources.size(); ++i)
+      seen[i % sources.size()].push_back(lines[1 + i]);
+  }
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    EXPECT_EQ(std::set<std::string>(seen[i].begin(), seen[i].end()).size(), 6u) << sources[i];
+}
+
+TEST_F(JailZygote, ManyAtOnce) {
+  prepared();
+  std::vector<SandboxId> ids;
+  for (int i = 0; i < 6; ++i) ids.push_back(create_slim());
+  for (const SandboxId& id : ids) listen(id, 1, {"1"});
+  int done = 0;
+  for (const SandboxId& id : ids) {
+    net::asio::co_spawn(
+        io_,
+        [&, id]() -> net::Task<void> {
+          auto warming = runtime_->warm(id);
+          auto warm = co_await std::move(warming);
+          EXPECT_TRUE(warm.ok()) << (warm.ok() ? "" : warm.error().message);
+          ++done;
+        },
+        net::asio::detached);
+  }
+  for (int i = 0; i < 200 && done < int(ids.size()); ++i) pause_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(done, int(ids.size()));
+  for (const SandboxId& id : ids) EXPECT_EQ(answers(id).size(), 2u);
+}
+
+}  // namespace
+}  // namespace atl::testing

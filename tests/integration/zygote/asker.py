@@ -1,0 +1,30 @@
+"""In a sandbox, as root: what the agent does with a nursery. asker.py READY KERNELS EXPRESSION...: prints one JSON line per kernel and expression."""
+
+import json
+import os
+import socket
+import struct
+import sys
+
+ready, kernels, expressions = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind("\0atoll-nursery")
+listener.listen(1)
+listener.settimeout(60)
+open(ready, "w").close()
+nursery, _ = listener.accept()
+print("peer", *struct.unpack("3i", nursery.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1:], flush=True)
+for _ in range(kernels):
+    ours, theirs = socket.socketpair()
+    socket.send_fds(nursery, [b"fork"], [theirs.fileno()])
+    theirs.close()
+    answer = nursery.recv(100).decode()
+    if not answer.startswith("pid "):
+        sys.exit(answer)
+    stream = ours.makefile("rw")
+    for expression in expressions:
+        print(json.dumps(expression.replace("KERNEL", answer[4:])), file=stream, flush=True)
+        print(stream.readline().strip(), flush=True)
+    stream.close()
+    ours.close()
+nursery.close()
