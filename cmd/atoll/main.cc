@@ -116,17 +116,24 @@ int main(int argc, char** argv) {
       with_home(app.add_subcommand("run", "run code in a fresh sandbox; no server needed"));
   run->add_option("code", run_options.code,
                   "the code, or the name of a file; '-' or nothing reads stdin");
+  run->add_option("-f,--file", run_options.file, "a file with the code");
   run->add_option("-l,--language", run_options.language,
-                  "python, bash or javascript (default: by the file's name, else python)");
+                  language_names() + " (default: by the file's name, else python)");
   run->add_option("-e,--env", run_options.envs, "KEY=VALUE for the code (repeatable)")
       ->allow_extra_args(false);
-  run->add_option("--template", run_options.template_name, "template")->capture_default_str();
+  run->add_option("--template", run_options.template_name,
+                  "template (default: code-interpreter-slim, or -v1 for R and Java)");
+  run->add_option("-o,--output", run_options.output, "folder for images and files of the run")
+      ->capture_default_str();
+  run->add_flag("--json", run_options.json, "print the whole execution as JSON");
+  run->add_flag("--keep", run_options.keep,
+                "run it in a sandbox of the running server and leave that there");
   run->add_option("--timeout", run_options.timeout_seconds,
-                  "seconds after which the code is killed")
+                  "seconds after which the code is stopped")
       ->capture_default_str();
   run->add_flag("--timings", run_options.timings, "print how long each step of the launch took");
   run->callback([&] {
-    run_options.home = default_home(home);
+    run_options.home = home;
     exit_code = finish(run_code(run_options));
   });
 
