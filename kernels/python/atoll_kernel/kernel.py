@@ -111,6 +111,9 @@ class Kernel:
             except (OSError, TypeError, ValueError):
                 continue
         _extend_path()
+        self.shell.home_dir = _environ.get("HOME", "/")
+        self.shell.starting_dir = os.getcwd()
+        self.shell.user_ns["_dh"][:] = [self.shell.starting_dir]
         self.output.bare_line('{"type":"ready"}')
 
     # --- one run

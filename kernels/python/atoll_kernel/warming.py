@@ -10,7 +10,7 @@ def traceless(kernel):
     """What a cell leaves in the shell and in sys is put back as it was."""
     shell = kernel.shell
     names = dict(shell.user_ns)
-    hook, history = shell.displayhook, shell.history_manager
+    hook = shell.displayhook
     sink, shell.sink = shell.sink, type(shell).sink.default_value
     last = {n: getattr(sys, n) for n in ("last_exc", "last_type", "last_value", "last_traceback") if hasattr(sys, n)}
     underscores = (hook._, hook.__, hook.___)
@@ -29,7 +29,6 @@ def traceless(kernel):
         hook._, hook.__, hook.___ = underscores
         shell.execution_count = count
         shell.last_execution_result = None
-        shell._last_input_line = None if not hasattr(shell, "_last_input_line") else shell._last_input_line
         shell.wants_exit = False
         for name in ("last_exc", "last_type", "last_value", "last_traceback"):
             if name in last:

@@ -81,6 +81,15 @@ class Runner:
         if start:
             self.start(cwd, env)
 
+    @classmethod
+    def adopt(cls, sock, pid, start=True):
+        """A runner that somebody else forked."""
+        self = cls.__new__(cls)
+        self.process, self.pid, self._sock, self._have = None, pid, sock, b""
+        if start:
+            self.start()
+        return self
+
     def start(self, cwd="/home/user", env=ENV):
         self.send({"op": "start", "env": env, "cwd": cwd})
         line = self.line()
@@ -135,6 +144,8 @@ class Runner:
 
     def close(self):
         self._sock.close()
+        if self.process is None:
+            return
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:
