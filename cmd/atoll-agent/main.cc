@@ -31,7 +31,11 @@ constexpr const char* kUsage =
     "TCP too\n"
     "  --port P       TCP port for clients (default 49983; 0 = any free one)\n"
     "  --no-tcp       no TCP listener\n"
-    "  --user NAME    user of requests that name none, until /init says otherwise\n";
+    "  --user NAME    user of requests that name none, until /init says otherwise\n"
+    "  --interpreter FILE, --interpreter-port P, --kernels DIR   the code interpreter: its "
+    "languages "
+    "(it is there if\n"
+    "                 the file is), port (default 49999) and runners\n";
 
 bool parse_number(std::string_view text, long least, long most, long& out) {
   const auto [stop, ec] = std::from_chars(text.data(), text.data() + text.size(), out);
@@ -68,6 +72,14 @@ std::optional<agent::AgentOptions> parse_arguments(int argc, char** argv) {
       if (!parse_number(value, 0, 65535, number))
         return refuse("--port needs a number from 0 to 65535");
       options.port = std::uint16_t(number);
+    } else if (name == "--interpreter") {
+      options.interpreter.config = value;
+    } else if (name == "--interpreter-port") {
+      if (!parse_number(value, 0, 65535, number))
+        return refuse("--interpreter-port needs a number from 0 to 65535");
+      options.interpreter.port = std::uint16_t(number);
+    } else if (name == "--kernels") {
+      options.interpreter.kernels = value;
     } else if (name == "--user") {
       options.default_user = value;
     } else {
@@ -135,6 +147,8 @@ int run(int argc, char** argv) {
     return 1;
   }
   if (agent.port() != 0) log::info("listening", {{"port", std::to_string(agent.port())}});
+  if (agent.interpreter_port() != 0)
+    log::info("code interpreter", {{"port", std::to_string(agent.interpreter_port())}});
   io.run();
   return 0;
 }

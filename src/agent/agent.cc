@@ -7,6 +7,7 @@
 #include "agent/cors.h"
 #include "agent/dial.h"
 #include "agent/http_glue.h"
+#include "agent/interpreter/service.h"
 #include "agent/log_ring.h"
 #include "agent/logged_exchange.h"
 #include "agent/metrics.h"
@@ -113,6 +114,8 @@ struct Agent::Impl {
       co_await serve_logs(exchange);
     } else if (path == "/init") {
       co_await init(exchange);
+    } else if (path == "/warm" && interpreter) {
+      co_await warm(exchange);
     } else {
       co_await send_plain_error(exchange, 404, "page not found");
     }
@@ -193,10 +196,53 @@ struct Agent::Impl {
     if (state.apply(*std::move(request))) {
       write_markers();
       set_up(ca_bundle, start_command);
+      if (interpreter) interpreter->initialised();
     }
     co_await send_empty(
         exchange, 204,
         {{"Cache-Control", "no-store"}, {"X-Envd-Version", std::string(kEnvdVersion)}});
+  }
+
+  // Answers when the kernel of the default Python context has done what a first cell needs.
+  net::Task<void> warm(net::Exchange& exchange) {
+    if (exchange.request.method != "POST") {
+      co_await send_plain_error(exchange, 405, "method not allowed", {{"Allow", "POST"}});
+      co_return;
+    }
+    auto warming = interpreter->warm();
+    const auto warmed = co_await std::move(warming);
+    if (warmed.ok()) {
+      co_await send_empty(exchange, 204, {{"Cache-Control", "no-store"}});
+    } else {
+      co_await send_plain_error(exchange, 503, warmed.error().message);
+    }
+  }
+
+  // A sandbox whose interpreter cannot start still serves commands and files.
+  void start_interpreter() {
+    const InterpreterOptions& wanted = options.interpreter;
+    auto languages = interpreter::load_languages(wanted.config);
+    if (!languages.ok()) {
+      if (languages.error().code != Errc::not_found)
+        log::error("no code interpreter", {{"error", languages.error().message}});
+      return;
+    }
+    interpreter::LauncherOptions launching;
+    launching.kernels = wanted.kernels;
+    launching.user = wanted.user;
+    launching.path = options.path;
+    launching.nursery = wanted.nursery;
+    launching.nursery_uid = wanted.nursery_uid;
+    interpreter = std::make_unique<interpreter::Interpreter>(io, state, reaper, logs,
+                                                             std::move(launching), *languages);
+    interpreter_service = std::make_unique<interpreter::Service>(io, *interpreter);
+    interpreter->start();
+    const auto bound = interpreter_service->listen(wanted.port);
+    if (bound.ok()) {
+      interpreter_port = *bound;
+    } else {
+      log::error("the code interpreter cannot listen", {{"error", bound.error().message}});
+    }
   }
 
   net::asio::io_context& io;
@@ -208,8 +254,11 @@ struct Agent::Impl {
   ProcessManager processes;
   Metrics metrics;
   rpc::Router router;
+  std::unique_ptr<interpreter::Interpreter> interpreter;
+  std::unique_ptr<interpreter::Service> interpreter_service;
   net::HttpServer server;
   std::uint16_t port = 0;
+  std::uint16_t interpreter_port = 0;
 };
 
 Agent::Agent(net::asio::io_context& io, AgentOptions options)
@@ -219,6 +268,7 @@ Agent::~Agent() = default;
 Result<void> Agent::start() {
   ATOLL_TRY(impl_->reaper.start());
   impl_->write_markers();
+  impl_->start_interpreter();
   if (impl_->options.listen_fd) {
     ATOLL_TRY(impl_->server.listen_fd(*impl_->options.listen_fd, std::string(kHostListener)));
   }
@@ -236,6 +286,7 @@ Result<void> Agent::start() {
 }
 
 std::uint16_t Agent::port() const { return impl_->port; }
+std::uint16_t Agent::interpreter_port() const { return impl_->interpreter_port; }
 AgentState& Agent::state() { return impl_->state; }
 
 }  // namespace atl::agent

@@ -6,6 +6,8 @@
 // Basic user, then the routes (wire/sandbox-agent.md §2, §6, §10).
 #pragma once
 
+#include <sys/types.h>
+
 #include <boost/asio/io_context.hpp>
 #include <cstdint>
 #include <map>
@@ -26,6 +28,16 @@ enum class ControlPlane {
   any_listener,        // bare agent on a developer's machine
 };
 
+// The code interpreter; it is there if its file is (agent/interpreter).
+struct InterpreterOptions {
+  std::string config = "/etc/atoll/interpreter.json";
+  std::uint16_t port = 49999;  // 0 = any free one
+  std::string kernels = "/run/atoll/kernels";
+  std::string user = "user";  // whose kernels they are; the default user if there is no such one
+  std::string nursery = "atoll-nursery";  // abstract socket; "" = none
+  uid_t nursery_uid = 0;
+};
+
 struct AgentOptions {
   std::optional<int> listen_fd;       // a listening socket; the agent takes it
   std::optional<std::uint16_t> port;  // TCP on every address, both families; 0 = any free one
@@ -36,6 +48,7 @@ struct AgentOptions {
   std::map<std::string, std::string> template_vars;  // of every process, unless something sets them
   std::string marker_directory = "/run/e2b";
   TrustStore trust_store;
+  InterpreterOptions interpreter;
 };
 
 class Agent {
@@ -47,6 +60,8 @@ class Agent {
   Result<void> start();
   // The bound TCP port (0 before start or without TCP).
   std::uint16_t port() const;
+  // The interpreter's (0 without one).
+  std::uint16_t interpreter_port() const;
   AgentState& state();
 
  private:

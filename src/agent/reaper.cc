@@ -73,6 +73,7 @@ Result<void> Reaper::start() {
 }
 
 void Reaper::watch(pid_t pid, Callback done) { impl_->callbacks[pid] = std::move(done); }
+bool Reaper::watches(pid_t pid) const { return impl_->callbacks.contains(pid); }
 void Reaper::poll() { impl_->poll(); }
 
 }  // namespace atl::agent

@@ -29,6 +29,8 @@ class Reaper {
   // Calls `done` once when `pid` has ended. Call it in the same turn of the loop in which the child
   // was made.
   void watch(pid_t pid, Callback done);
+  // Whether somebody waits for its end.
+  bool watches(pid_t pid) const;
   // Reaps whatever has ended, now.
   void poll();
 

@@ -46,6 +46,8 @@ struct ChildPlan {
   const gid_t* groups;
   std::size_t group_count;
   int in, out, err;
+  int extra;
+  bool own_session;
   bool controlling_terminal;
   const rlimit* descriptor_limit;  // null: leave it
 
@@ -111,8 +113,8 @@ ATOLL_RAW void execute(ChildPlan* plan) {
 ATOLL_RAW int child_main(void* argument) {
   auto* plan = static_cast<ChildPlan*>(argument);
   reset_signals();
+  if (plan->own_session && syscall(SYS_setsid) < 0) child_fail(plan, Step::terminal, 1);
   if (plan->controlling_terminal) {
-    if (syscall(SYS_setsid) < 0) child_fail(plan, Step::terminal, 1);
     if (syscall(SYS_ioctl, plan->in, TIOCSCTTY, 0) < 0) child_fail(plan, Step::terminal, 1);
   }
   // The sources are above 2, so no target is overwritten before it is read, and dup3 leaves the
@@ -120,8 +122,14 @@ ATOLL_RAW int child_main(void* argument) {
   if (syscall(SYS_dup3, plan->in, 0, 0) < 0) child_fail(plan, Step::descriptors, 1);
   if (syscall(SYS_dup3, plan->out, 1, 0) < 0) child_fail(plan, Step::descriptors, 1);
   if (syscall(SYS_dup3, plan->err, 2, 0) < 0) child_fail(plan, Step::descriptors, 1);
+  // Last, since one of the sources may have been number 3.
+  if (plan->extra == 3) {
+    if (syscall(SYS_fcntl, 3, F_SETFD, 0) < 0) child_fail(plan, Step::descriptors, 1);
+  } else if (plan->extra > 3 && syscall(SYS_dup3, plan->extra, 3, 0) < 0) {
+    child_fail(plan, Step::descriptors, 1);
+  }
   // Kernels before 5.9 lack it; there, CLOEXEC does the work alone.
-  syscall(SYS_close_range, 3U, ~0U, 0U);
+  syscall(SYS_close_range, plan->extra >= 0 ? 4U : 3U, ~0U, 0U);
   set_priorities(plan);
   // Raw calls: glibc's wrappers would signal "other threads". Groups while still privileged, the
   // uid last.
@@ -241,7 +249,8 @@ std::vector<std::string> path_candidates(std::string_view name, std::string_view
 }
 
 Result<pid_t> spawn(const SpawnSpec& spec) {
-  ATOLL_CHECK(!spec.argv.empty() && spec.in > 2 && spec.out > 2 && spec.err > 2);
+  ATOLL_CHECK(!spec.argv.empty() && spec.in > 2 && spec.out > 2 && spec.err > 2 &&
+              (spec.extra < 0 || spec.extra > 2));
   const std::vector<std::string> candidates =
       path_candidates(spec.argv[0], variable(spec.env, "PATH"));
   const auto candidate_pointers = pointers(candidates);
@@ -268,6 +277,8 @@ Result<pid_t> spawn(const SpawnSpec& spec) {
   plan.in = spec.in;
   plan.out = spec.out;
   plan.err = spec.err;
+  plan.extra = spec.extra;
+  plan.own_session = spec.terminal != Terminal::none;
   plan.controlling_terminal = spec.terminal == Terminal::controlling;
   plan.descriptor_limit = original_descriptor_limit ? &*original_descriptor_limit : nullptr;
 

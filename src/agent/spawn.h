@@ -33,6 +33,7 @@ struct Credentials {
 
 enum class Terminal {
   none,         // stays in the agent's session and process group
+  session,      // leads a session of its own, without a terminal
   controlling,  // leads a session of its own; `in` becomes its controlling terminal
 };
 
@@ -49,6 +50,7 @@ struct SpawnSpec {
   int in = -1;  // the child's 0, 1, 2; all above 2, they stay the caller's
   int out = -1;
   int err = -1;
+  int extra = -1;  // the child's 3, above 2 as well; it has none if negative
   Terminal terminal = Terminal::none;
   std::string oom_score_adj = child_oom_score();
 };

@@ -21,6 +21,7 @@
 
 #include "base/log.h"
 #include "net/http1.h"
+#include "net/last_write.h"
 #include "net/server_connection.h"
 
 namespace atl::net {
@@ -31,7 +32,7 @@ constexpr std::size_t kDrainBytes =
     8 << 20;  // what a refused upload may still send before we hang up
 constexpr std::chrono::milliseconds kDrainTime{2000};
 
-class Http1Writer final : public ResponseWriter {
+class Http1Writer final : public ResponseWriter, public LastWriter {
  public:
   // `request`, if any, outlives the writer.
   Http1Writer(Stream& stream, bool head_only, bool http10, bool keep_alive,
@@ -93,6 +94,19 @@ class Http1Writer final : public ResponseWriter {
     }
     if (chunked_ && !head_only_) co_return co_await stream_.write_all("0\r\n\r\n");
     co_return Result<void>();
+  }
+
+  Task<Result<void>> finish_with(std::string_view last) override {
+    if (!started_ || finished_ || !chunked_ || head_only_ || last.empty()) {
+      ATOLL_CO_TRY(co_await write(last));
+      co_return co_await finish();
+    }
+    finished_ = true;
+    char size[20];
+    const int n = std::snprintf(size, sizeof size, "%zx\r\n", last.size());
+    const std::array<std::string_view, 3> pieces = {std::string_view(size, std::size_t(n)), last,
+                                                    "\r\n0\r\n\r\n"};
+    co_return co_await stream_.write_pieces(pieces);
   }
 
   bool started() const override { return started_; }
