@@ -1,0 +1,105 @@
+'use strict';
+// Runs source text in the global scope in V8's REPL mode, by way of an inspector session of this process with itself:
+// names declared by `let` and `class` may be declared again later, `await` works at the top level, and the completion
+// value is known in all cases. Values come back as themselves, not as descriptions.
+
+const { Session } = require('inspector');
+const vm = require('vm');
+
+const GROUP = 'cell';
+const receiver_key = Symbol.for('atoll.receiver');
+const session = new Session();
+session.connect();
+
+let received; // what the last fetch() brought
+let receiver_id;
+let depth = 0;
+
+function post(method, params) {
+  let answer;
+  session.post(method, params, (error, result) => {
+    answer = { error, result };
+  });
+  if (!answer || answer.error) throw new Error((answer && answer.error.message) || `${method} did not answer`);
+  return answer.result;
+}
+
+function receiver() {
+  if (receiver_id === undefined) {
+    globalThis[receiver_key] = (value) => {
+      received = value;
+    };
+    receiver_id = post('Runtime.evaluate', { expression: "globalThis[Symbol.for('atoll.receiver')]" }).result.objectId;
+    delete globalThis[receiver_key];
+  }
+  return receiver_id;
+}
+
+// The value behind a RemoteObject.
+function fetch(remote) {
+  if (remote.objectId === undefined && remote.unserializableValue === undefined) {
+    return remote.subtype === 'null' ? null : remote.value;
+  }
+  const argument = remote.objectId === undefined
+    ? { unserializableValue: remote.unserializableValue }
+    : { objectId: remote.objectId };
+  post('Runtime.callFunctionOn', {
+    objectId: receiver(), functionDeclaration: 'function (v) { this(v); }', arguments: [argument], silent: true,
+  });
+  const value = received;
+  received = undefined;
+  return value;
+}
+
+// Calls done({ value }) or done({ thrown }), at once or later. `thrown` is the value thrown.
+function evaluate(source, name, done) {
+  const params = {
+    expression: `${source}\n//# sourceURL=${name}`,
+    objectGroup: GROUP, replMode: true, awaitPromise: true, silent: true,
+  };
+  session.post('Runtime.evaluate', params, (error, answer) => {
+    let outcome;
+    if (error) {
+      outcome = { thrown: new Error('The cell waits for a promise that nothing can settle any more') };
+      outcome.thrown.stack = '';
+    } else if (answer.exceptionDetails) {
+      outcome = { thrown: fetch(answer.exceptionDetails.exception) };
+    } else {
+      outcome = { value: fetch(answer.result) };
+    }
+    session.post('Runtime.releaseObjectGroup', { objectGroup: GROUP });
+    done(outcome);
+  });
+}
+
+const guard_key = Symbol.for('atoll.guard');
+const guard = new vm.Script("globalThis[Symbol.for('atoll.guard')]()", { filename: 'node:guard' });
+
+// Runs `work` so that SIGINT stops it wherever it is. Also runs what it made ready (promise jobs, ticks), so that the
+// code after a first `await` can be stopped as well. Returns false if it was stopped.
+function interruptible(work) {
+  if (depth > 0) {
+    work();
+    return true;
+  }
+  Object.defineProperty(globalThis, guard_key, {
+    configurable: true,
+    value: () => {
+      delete globalThis[guard_key];
+      work();
+      process._tickCallback();
+    },
+  });
+  depth += 1;
+  try {
+    guard.runInThisContext({ breakOnSigint: true, displayErrors: false });
+    return true;
+  } catch (error) {
+    if (error && error.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED') return false;
+    throw error;
+  } finally {
+    depth -= 1;
+  }
+}
+
+module.exports = { evaluate, interruptible, is_interruptible: () => depth > 0 };
