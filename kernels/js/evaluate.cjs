@@ -60,8 +60,9 @@ function evaluate(source, name, done) {
   session.post('Runtime.evaluate', params, (error, answer) => {
     let outcome;
     if (error) {
-      outcome = { thrown: new Error('The cell waits for a promise that nothing can settle any more') };
-      outcome.thrown.stack = '';
+      // Stopped by SIGINT, ended by process.exit(), or waiting for a promise that the collector found to be unreachable: such a cell waits on.
+      if (/terminated|collected|destroyed/.test(error.message)) return;
+      outcome = { thrown: new Error(error.message) };
     } else if (answer.exceptionDetails) {
       outcome = { thrown: fetch(answer.exceptionDetails.exception) };
     } else {
@@ -95,10 +96,23 @@ function interruptible(work) {
     guard.runInThisContext({ breakOnSigint: true, displayErrors: false });
     return true;
   } catch (error) {
-    if (error && error.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED') return false;
-    throw error;
+    if (error && error.code !== 'ERR_SCRIPT_EXECUTION_INTERRUPTED') throw error;
+    forget_callbacks();
+    return false;
   } finally {
     depth -= 1;
+  }
+}
+
+// Node keeps a stack of the callbacks that are being executed; those that were stopped are still on it. It is cleared as
+// after an uncaught exception.
+function forget_callbacks() {
+  const own = !process.hasUncaughtExceptionCaptureCallback();
+  try {
+    if (own) process.setUncaughtExceptionCaptureCallback(() => {});
+    process._fatalException(new Error('interrupted'), false);
+  } finally {
+    if (own) process.setUncaughtExceptionCaptureCallback(null);
   }
 }
 

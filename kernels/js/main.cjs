@@ -21,7 +21,9 @@ let run = null;
 const helper = {
   modules: [], import: modules.cell_import, meta: modules.meta, default_of: modules.default_of,
   refuse() {
-    throw new TypeError('Assignment to constant variable.');
+    const error = new TypeError('Assignment to constant variable.');
+    Error.captureStackTrace(error, helper.refuse);
+    throw error;
   },
 };
 

@@ -34,9 +34,15 @@ const importers = new Map();
 function importer(file) {
   let found = importers.get(file);
   if (!found) {
-    found = new vm.Script('(specifier, options) => import(specifier, options)', {
-      filename: file, importModuleDynamically: vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
-    }).runInThisContext();
+    const { emitWarning } = process;
+    process.emitWarning = () => {}; // this use of the loader counts as experimental
+    try {
+      found = new vm.Script('(specifier, options) => import(specifier, options)', {
+        filename: file, importModuleDynamically: vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
+      }).runInThisContext();
+    } finally {
+      process.emitWarning = emitWarning;
+    }
     if (importers.size > 64) importers.clear();
     importers.set(file, found);
   }
