@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 from matplotlib.category import StrCategoryLocator
 from matplotlib.container import BarContainer
 from matplotlib.ticker import FixedLocator
@@ -78,10 +79,10 @@ def _labels(axis, positions):
     """
     if not isinstance(axis.get_major_locator(), (FixedLocator, StrCategoryLocator)):
         return [_position_text(axis, p) for p in positions]
-    ticks, labels = list(axis.get_majorticklocs()), tick_labels(axis)
-    if not ticks:
+    ticks, labels = np.asarray(axis.get_majorticklocs(), dtype=float), tick_labels(axis)
+    if not len(ticks):
         return [_position_text(axis, p) for p in positions]
-    nearest = [min(range(len(ticks)), key=lambda i: abs(ticks[i] - p)) for p in positions]
+    nearest = [int(np.argmin(np.abs(ticks - p))) for p in positions]
     if len(set(nearest)) == len(positions):
         return [labels[i] for i in nearest]
     if len(labels) == len(positions):
