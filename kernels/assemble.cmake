@@ -1,6 +1,6 @@
 cmake_minimum_required(VERSION 3.25)
-# cmake -D FROM=kernels -D TO=DIR [-D LIBRARIES=a.so;b.so] -P assemble.cmake: makes TO a copy of what runs inside, and nothing else.
-# Left out: documents, tests, the build's own files, sources of libraries. Libraries go to TO/zygote.
+# cmake -D FROM=kernels -D TO=DIR [-D LIBRARIES=folder:a.so,folder:b.so] -P assemble.cmake: makes TO a copy of what runs inside, and nothing else.
+# Left out: documents, tests, the build's own files, sources of libraries. A library goes to the folder it names.
 file(MAKE_DIRECTORY ${TO})
 file(GLOB_RECURSE found RELATIVE ${FROM} LIST_DIRECTORIES false ${FROM}/*)
 set(wanted)
@@ -8,7 +8,7 @@ foreach(path IN LISTS found)
   if(path MATCHES "(^|/)(tests?|testdata|__pycache__|node_modules|\\.[^/]*)(/|$)" OR
      path MATCHES "\\.(md|pyc|cmake)$" OR path MATCHES "(^|/)CMakeLists\\.txt$" OR
      path MATCHES "(^|/)test_[^/]*$" OR path MATCHES "[._]test\\.[^/.]*$" OR
-     path MATCHES "^zygote/.*\\.(c|cc|h)$")
+     path MATCHES "^(zygote|r)/.*\\.(c|cc|h)$")
     continue()
   endif()
   if(IS_SYMLINK ${FROM}/${path})
@@ -18,10 +18,14 @@ foreach(path IN LISTS found)
   get_filename_component(folder ${TO}/${path} DIRECTORY)
   file(COPY ${FROM}/${path} DESTINATION ${folder})
 endforeach()
-foreach(library IN LISTS LIBRARIES)
+string(REPLACE "," ";" LIBRARIES "${LIBRARIES}")
+foreach(entry IN LISTS LIBRARIES)
+  string(REGEX MATCH "^([^:]*):(.*)$" matched "${entry}")
+  set(folder ${CMAKE_MATCH_1})
+  set(library ${CMAKE_MATCH_2})
   get_filename_component(name ${library} NAME)
-  list(APPEND wanted zygote/${name})
-  file(COPY ${library} DESTINATION ${TO}/zygote)
+  list(APPEND wanted ${folder}/${name})
+  file(COPY ${library} DESTINATION ${TO}/${folder})
 endforeach()
 
 file(GLOB_RECURSE present RELATIVE ${TO} LIST_DIRECTORIES false ${TO}/*)

@@ -1,9 +1,10 @@
-// What main.R cannot do itself: the socket on descriptor 3, descriptors 1 and 2, signals, the environment.
+// What main.R cannot do itself: the socket on descriptor 3, descriptors 1 and 2, signals, the
+// environment.
 //
-// The functions are called with R's interface `.C`: every argument is a pointer to a vector, texts are raw vectors of
-// UTF-8 with their length beside them. So neither R's headers nor its version matter. All of them run on R's thread.
+// The functions are called with R's interface `.C`: every argument is a pointer to a vector, texts
+// are raw vectors of UTF-8 with their length beside them. So neither R's headers nor its version
+// matter. All of them run on R's thread.
 
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -16,6 +17,8 @@
 
 #include "json.h"
 #include "output.h"
+
+#define EXPORT __attribute__((visibility("default")))
 
 enum { agent_socket = 3, largest_line = 256 * 1024 * 1024 };
 
@@ -33,9 +36,11 @@ static struct sigaction interrupt_of_r;
 static const struct sigaction ignored = {.sa_handler = SIG_IGN};
 
 // Variables that R's own start has made, and that R and its tools look for.
-static bool is_of_r(const char *name) {
-  static const char *const of_start_only[] = {"R_ENVIRON", "R_ENVIRON_USER", "R_PROFILE", "R_PROFILE_USER"};
-  static const char *const others[] = {"EDITOR", "LD_LIBRARY_PATH", "LN_S", "MAKE", "PAGER", "SED", "TAR"};
+static bool is_of_r(const char* name) {
+  static const char* const of_start_only[] = {"R_ENVIRON", "R_ENVIRON_USER", "R_PROFILE",
+                                              "R_PROFILE_USER"};
+  static const char* const others[] = {"EDITOR", "LD_LIBRARY_PATH", "LN_S", "MAKE", "PAGER", "SED",
+                                       "TAR"};
   for (size_t i = 0; i < sizeof of_start_only / sizeof *of_start_only; i++)
     if (strcmp(name, of_start_only[i]) == 0) return false;
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -53,12 +58,13 @@ static void remove_foreign_variables(void) {
   }
 }
 
-static void set_variables(const struct pairs *variables) {
-  for (size_t i = 0; i < variables->count; i++) setenv(variables->items[i].name, variables->items[i].value, 1);
+static void set_variables(const struct pairs* variables) {
+  for (size_t i = 0; i < variables->count; i++)
+    setenv(variables->items[i].name, variables->items[i].value, 1);
   tzset();
 }
 
-static void restore_variables(const struct pairs *variables) {
+static void restore_variables(const struct pairs* variables) {
   for (size_t i = 0; i < variables->count; i++) {
     const char *name = variables->items[i].name, *value = NULL;
     for (size_t k = 0; k < started.count; k++)
@@ -72,14 +78,14 @@ static void restore_variables(const struct pairs *variables) {
   tzset();
 }
 
-static void enter(const char *directory) {
-  const char *home = getenv("HOME");
+static void enter(const char* directory) {
+  const char* home = getenv("HOME");
   if (directory != NULL && chdir(directory) == 0) return;
   if (home != NULL && chdir(home) == 0) return;
   if (chdir("/") != 0) abort();
 }
 
-static void start(struct request *request) {
+static void start(struct request* request) {
   remove_foreign_variables();
   pairs_free(&started);
   started = request->env;
@@ -89,14 +95,15 @@ static void start(struct request *request) {
   output_answer("{\"type\":\"ready\"}\n");
 }
 
-// The next line of the agent in `input`, after `consumed`; its size without the newline, or -1 at the end.
+// The next line of the agent in `input`, after `consumed`; its size without the newline, or -1 at
+// the end.
 static ssize_t read_line(void) {
   memmove(input.data, input.data + consumed, input.size - consumed);
   input.size -= consumed;
   consumed = 0;
   size_t seen = 0;
   for (;;) {
-    char *newline = memchr(input.data + seen, '\n', input.size - seen);
+    char* newline = memchr(input.data + seen, '\n', input.size - seen);
     if (newline != NULL) return newline - input.data;
     seen = input.size;
     if (seen > largest_line) return -1;
@@ -108,7 +115,7 @@ static ssize_t read_line(void) {
   }
 }
 
-void atoll_init(int *failed) {
+EXPORT void atoll_init(int* failed) {
   text_append(&input, "", 0);
   owner = getpid();
   *failed = fcntl(agent_socket, F_SETFD, FD_CLOEXEC) != 0 || !output_start(agent_socket) ||
@@ -116,7 +123,7 @@ void atoll_init(int *failed) {
 }
 
 // Waits for the next run. `size` is that of its code, or -1 when the agent is gone.
-void atoll_next(int *size) {
+EXPORT void atoll_next(int* size) {
   // A forked child that came back here has no business with the agent.
   if (getpid() != owner) _exit(0);
   request_free(&cell);
@@ -145,10 +152,10 @@ void atoll_next(int *size) {
   sigaction(SIGINT, &interrupt_of_r, NULL);
 }
 
-void atoll_code(unsigned char *into) { memcpy(into, cell.code, strlen(cell.code)); }
+EXPORT void atoll_code(unsigned char* into) { memcpy(into, cell.code, strlen(cell.code)); }
 
 // Ends the run. An interrupt that comes from now on finds nothing to interrupt.
-void atoll_done(void) {
+EXPORT void atoll_done(void) {
   sigaction(SIGINT, &ignored, NULL);
   if (&R_interrupts_pending != NULL) R_interrupts_pending = 0;
   output_end_run();
@@ -156,40 +163,42 @@ void atoll_done(void) {
   output_answer("{\"type\":\"done\"}\n");
 }
 
-void atoll_flush(void) { output_flush(); }
+EXPORT void atoll_flush(void) { output_flush(); }
 
-void atoll_stderr(const unsigned char *text, const int *size) { output_message(STREAM_ERR, (const char *)text, (size_t)*size); }
+EXPORT void atoll_stderr(const unsigned char* text, const int* size) {
+  output_message(STREAM_ERR, (const char*)text, (size_t)*size);
+}
 
-void atoll_collect(void) { output_collect_begin(); }
+EXPORT void atoll_collect(void) { output_collect_begin(); }
 
-static const struct text *taken;
+static const struct text* taken;
 
-void atoll_taken(int *size) {
+EXPORT void atoll_taken(int* size) {
   taken = output_collect_take();
   *size = (int)taken->size;
 }
 
-void atoll_taken_text(unsigned char *into) { memcpy(into, taken->data, taken->size); }
+EXPORT void atoll_taken_text(unsigned char* into) { memcpy(into, taken->data, taken->size); }
 
-void atoll_exit(const int *status) {
+EXPORT void atoll_exit(const int* status) {
   fflush(NULL);
   _exit(*status);
 }
 
 // Gives up the collection: what it has is output like any other.
-void atoll_abandon(void) {
-  const struct text *text = output_collect_take();
+EXPORT void atoll_abandon(void) {
+  const struct text* text = output_collect_take();
   output_message(STREAM_OUT, text->data, text->size);
 }
 
-void atoll_result(const unsigned char *text, const int *text_size, const unsigned char *html, const int *html_size,
-                  const unsigned char *png, const int *png_size) {
+EXPORT void atoll_result(const unsigned char* text, const int* text_size, const unsigned char* html,
+                         const int* html_size, const unsigned char* png, const int* png_size) {
   struct text line = {0};
   text_append_z(&line, "{\"type\":\"result\",\"text\":");
-  json_append_string(&line, (const char *)text, (size_t)*text_size);
+  json_append_string(&line, (const char*)text, (size_t)*text_size);
   if (*html_size > 0) {
     text_append_z(&line, ",\"html\":");
-    json_append_string(&line, (const char *)html, (size_t)*html_size);
+    json_append_string(&line, (const char*)html, (size_t)*html_size);
   }
   if (*png_size > 0) {
     text_append_z(&line, ",\"png\":");
@@ -200,15 +209,16 @@ void atoll_result(const unsigned char *text, const int *text_size, const unsigne
   free(line.data);
 }
 
-void atoll_error(const unsigned char *name, const int *name_size, const unsigned char *value, const int *value_size,
-                 const unsigned char *traceback, const int *traceback_size) {
+EXPORT void atoll_error(const unsigned char* name, const int* name_size, const unsigned char* value,
+                        const int* value_size, const unsigned char* traceback,
+                        const int* traceback_size) {
   struct text line = {0};
   text_append_z(&line, "{\"type\":\"error\",\"name\":");
-  json_append_string(&line, (const char *)name, (size_t)*name_size);
+  json_append_string(&line, (const char*)name, (size_t)*name_size);
   text_append_z(&line, ",\"value\":");
-  json_append_string(&line, (const char *)value, (size_t)*value_size);
+  json_append_string(&line, (const char*)value, (size_t)*value_size);
   text_append_z(&line, ",\"traceback\":");
-  json_append_string(&line, (const char *)traceback, (size_t)*traceback_size);
+  json_append_string(&line, (const char*)traceback, (size_t)*traceback_size);
   text_append_z(&line, "}\n");
   output_line(&line);
   free(line.data);

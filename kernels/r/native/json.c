@@ -3,15 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Memory that is not there ends the process: the agent reports it as it reports every death of a kernel.
-static void *must(void *memory) {
+// Memory that is not there ends the process: the agent reports it as it reports every death of a
+// kernel.
+static void* must(void* memory) {
   if (memory == NULL) abort();
   return memory;
 }
 
-void text_clear(struct text *text) { text->size = 0; }
+void text_clear(struct text* text) { text->size = 0; }
 
-void text_append(struct text *text, const char *data, size_t size) {
+void text_append(struct text* text, const char* data, size_t size) {
   if (text->size + size + 1 > text->capacity) {
     text->capacity = (text->size + size + 1) * 2;
     text->data = must(realloc(text->data, text->capacity));
@@ -21,14 +22,21 @@ void text_append(struct text *text, const char *data, size_t size) {
   text->data[text->size] = '\0';
 }
 
-void text_append_z(struct text *text, const char *string) { text_append(text, string, strlen(string)); }
+void text_append_z(struct text* text, const char* string) {
+  text_append(text, string, strlen(string));
+}
 
 // Writing
 
-// The character at data[0..size) and its length in bytes; length 0 when it is no valid UTF-8, -1 when it is cut off.
-static int decode(const unsigned char *data, size_t size, unsigned *out) {
+// The character at data[0..size) and its length in bytes; length 0 when it is no valid UTF-8, -1
+// when it is cut off.
+static int decode(const unsigned char* data, size_t size, unsigned* out) {
   unsigned char first = data[0];
-  int length = first < 0x80 ? 1 : first >= 0xc2 && first < 0xe0 ? 2 : (first & 0xf0) == 0xe0 ? 3 : first >= 0xf0 && first < 0xf5 ? 4 : 0;
+  int length = first < 0x80                    ? 1
+               : first >= 0xc2 && first < 0xe0 ? 2
+               : (first & 0xf0) == 0xe0        ? 3
+               : first >= 0xf0 && first < 0xf5 ? 4
+                                               : 0;
   if (length == 0) return 0;
   unsigned value = length == 1 ? first : first & (0xffU >> (length + 1));
   for (int i = 1; i < length; i++) {
@@ -42,16 +50,21 @@ static int decode(const unsigned char *data, size_t size, unsigned *out) {
   return length;
 }
 
-static void append_unit(struct text *text, unsigned unit) {
+static void append_unit(struct text* text, unsigned unit) {
   static const char digits[] = "0123456789abcdef";
-  char escape[6] = {'\\', 'u', digits[unit >> 12 & 15], digits[unit >> 8 & 15], digits[unit >> 4 & 15], digits[unit & 15]};
+  char escape[6] = {'\\',
+                    'u',
+                    digits[unit >> 12 & 15],
+                    digits[unit >> 8 & 15],
+                    digits[unit >> 4 & 15],
+                    digits[unit & 15]};
   text_append(text, escape, sizeof escape);
 }
 
 static bool is_plain(unsigned char c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; }
 
-void json_append_string(struct text *text, const char *data, size_t size) {
-  const unsigned char *bytes = (const unsigned char *)data;
+void json_append_string(struct text* text, const char* data, size_t size) {
+  const unsigned char* bytes = (const unsigned char*)data;
   text_append(text, "\"", 1);
   for (size_t i = 0; i < size;) {
     size_t run = i;
@@ -79,21 +92,23 @@ void json_append_string(struct text *text, const char *data, size_t size) {
   text_append(text, "\"", 1);
 }
 
-void json_append_base64(struct text *text, const unsigned char *data, size_t size) {
+void json_append_base64(struct text* text, const unsigned char* data, size_t size) {
   static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   text_append(text, "\"", 1);
   for (size_t i = 0; i < size; i += 3) {
     size_t left = size - i;
-    unsigned bits = (unsigned)data[i] << 16 | (left > 1 ? (unsigned)data[i + 1] << 8 : 0) | (left > 2 ? data[i + 2] : 0);
-    char group[4] = {alphabet[bits >> 18], alphabet[bits >> 12 & 63], left > 1 ? alphabet[bits >> 6 & 63] : '=',
+    unsigned bits = (unsigned)data[i] << 16 | (left > 1 ? (unsigned)data[i + 1] << 8 : 0) |
+                    (left > 2 ? data[i + 2] : 0);
+    char group[4] = {alphabet[bits >> 18], alphabet[bits >> 12 & 63],
+                     left > 1 ? alphabet[bits >> 6 & 63] : '=',
                      left > 2 ? alphabet[bits & 63] : '='};
     text_append(text, group, 4);
   }
   text_append(text, "\"", 1);
 }
 
-size_t utf8_incomplete_tail(const char *data, size_t size) {
-  const unsigned char *bytes = (const unsigned char *)data;
+size_t utf8_incomplete_tail(const char* data, size_t size) {
+  const unsigned char* bytes = (const unsigned char*)data;
   for (size_t tail = 1; tail <= 3 && tail <= size; tail++) {
     unsigned ignored;
     if ((bytes[size - tail] & 0xc0) == 0x80) continue;
@@ -105,34 +120,37 @@ size_t utf8_incomplete_tail(const char *data, size_t size) {
 // Reading
 
 struct reader {
-  const char *at;
-  const char *end;
+  const char* at;
+  const char* end;
 };
 
-static void skip_space(struct reader *in) {
+static void skip_space(struct reader* in) {
   while (in->at < in->end && strchr(" \t\r\n", *in->at) != NULL) in->at++;
 }
 
-static bool accept(struct reader *in, char wanted) {
+static bool accept(struct reader* in, char wanted) {
   skip_space(in);
   if (in->at == in->end || *in->at != wanted) return false;
   in->at++;
   return true;
 }
 
-static int hex_unit(struct reader *in) {
+static int hex_unit(struct reader* in) {
   if (in->end - in->at < 4) return -1;
   int unit = 0;
   for (int i = 0; i < 4; i++) {
     char c = *in->at++;
-    int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    int digit = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                       : -1;
     if (digit < 0) return -1;
     unit = unit << 4 | digit;
   }
   return unit;
 }
 
-static void append_character(struct text *text, unsigned value) {
+static void append_character(struct text* text, unsigned value) {
   // A C string has no NUL, and no encoding has half a surrogate pair.
   if (value == 0 || (value >= 0xd800 && value < 0xe000)) value = 0xfffd;
   char bytes[4];
@@ -142,12 +160,12 @@ static void append_character(struct text *text, unsigned value) {
   text_append(text, bytes, length);
 }
 
-static bool read_escape(struct reader *in, struct text *text) {
+static bool read_escape(struct reader* in, struct text* text) {
   static const char names[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
   if (in->at == in->end) return false;
   char name = *in->at++;
   if (name != 'u') {
-    const char *found = name == '\0' ? NULL : strchr(names, name);
+    const char* found = name == '\0' ? NULL : strchr(names, name);
     if (found == NULL) return false;
     text_append(text, &meanings[found - names], 1);
     return true;
@@ -155,7 +173,8 @@ static bool read_escape(struct reader *in, struct text *text) {
   int unit = hex_unit(in);
   if (unit < 0) return false;
   unsigned value = (unsigned)unit;
-  if (value >= 0xd800 && value < 0xdc00 && in->end - in->at >= 6 && in->at[0] == '\\' && in->at[1] == 'u') {
+  if (value >= 0xd800 && value < 0xdc00 && in->end - in->at >= 6 && in->at[0] == '\\' &&
+      in->at[1] == 'u') {
     struct reader ahead = {in->at + 2, in->end};
     int second = hex_unit(&ahead);
     if (second >= 0xdc00 && second < 0xe000) {
@@ -167,12 +186,12 @@ static bool read_escape(struct reader *in, struct text *text) {
   return true;
 }
 
-static char *read_string(struct reader *in) {
+static char* read_string(struct reader* in) {
   if (!accept(in, '"')) return NULL;
   struct text text = {0};
   text_append(&text, "", 0);
   while (in->at < in->end && *in->at != '"') {
-    const char *run = in->at;
+    const char* run = in->at;
     while (in->at < in->end && *in->at != '"' && *in->at != '\\' && *in->at != '\0') in->at++;
     text_append(&text, run, (size_t)(in->at - run));
     if (in->at < in->end && *in->at == '\0') break;
@@ -189,14 +208,14 @@ static char *read_string(struct reader *in) {
   return NULL;
 }
 
-static bool skip_value(struct reader *in) {
+static bool skip_value(struct reader* in) {
   int depth = 0;
   do {
     skip_space(in);
     if (in->at == in->end) return false;
     char c = *in->at;
     if (c == '"') {
-      char *string = read_string(in);
+      char* string = read_string(in);
       if (string == NULL) return false;
       free(string);
     } else {
@@ -209,7 +228,7 @@ static bool skip_value(struct reader *in) {
   return depth == 0;
 }
 
-static bool read_pairs(struct reader *in, struct pairs *pairs) {
+static bool read_pairs(struct reader* in, struct pairs* pairs) {
   if (!accept(in, '{')) return false;
   if (accept(in, '}')) return true;
   do {
@@ -225,9 +244,9 @@ static bool read_pairs(struct reader *in, struct pairs *pairs) {
   return accept(in, '}');
 }
 
-static bool read_member(struct reader *in, const char *name, struct request *request) {
+static bool read_member(struct reader* in, const char* name, struct request* request) {
   if (strcmp(name, "env") == 0 && request->env.count == 0) return read_pairs(in, &request->env);
-  char **field = strcmp(name, "op") == 0     ? &request->op
+  char** field = strcmp(name, "op") == 0     ? &request->op
                  : strcmp(name, "code") == 0 ? &request->code
                  : strcmp(name, "cwd") == 0  ? &request->cwd
                                              : NULL;
@@ -236,12 +255,12 @@ static bool read_member(struct reader *in, const char *name, struct request *req
   return *field != NULL;
 }
 
-bool request_parse(const char *line, size_t size, struct request *request) {
+bool request_parse(const char* line, size_t size, struct request* request) {
   struct reader in = {line, line + size};
   if (!accept(&in, '{')) return false;
   if (accept(&in, '}')) return false;
   do {
-    char *name = read_string(&in);
+    char* name = read_string(&in);
     bool good = name != NULL && accept(&in, ':') && read_member(&in, name, request);
     free(name);
     if (!good) return false;
@@ -249,7 +268,7 @@ bool request_parse(const char *line, size_t size, struct request *request) {
   return accept(&in, '}') && request->op != NULL;
 }
 
-void pairs_free(struct pairs *pairs) {
+void pairs_free(struct pairs* pairs) {
   for (size_t i = 0; i < pairs->count; i++) {
     free(pairs->items[i].name);
     free(pairs->items[i].value);
@@ -258,7 +277,7 @@ void pairs_free(struct pairs *pairs) {
   *pairs = (struct pairs){0};
 }
 
-void request_free(struct request *request) {
+void request_free(struct request* request) {
   free(request->op);
   free(request->code);
   free(request->cwd);

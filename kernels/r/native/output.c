@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "output.h"
 
 #include <errno.h>
@@ -16,7 +15,8 @@
 
 enum { chunk_size = 64 * 1024, collect_limit = 4 * 1024 * 1024 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;  // guards everything below, and the order of lines
+static pthread_mutex_t lock =
+    PTHREAD_MUTEX_INITIALIZER;  // guards everything below, and the order of lines
 static int agent_socket = -1;
 static pid_t owner;
 static int ends[2] = {-1, -1};  // what this process reads of descriptors 1 and 2
@@ -27,7 +27,7 @@ static struct {
 } pending[2];
 static struct text collected, line_buffer;
 
-static void send_all(const char *data, size_t size) {
+static void send_all(const char* data, size_t size) {
   while (size > 0) {
     ssize_t sent = send(agent_socket, data, size, MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
@@ -37,7 +37,7 @@ static void send_all(const char *data, size_t size) {
   }
 }
 
-static void send_chunk(enum stream stream, const char *data, size_t size) {
+static void send_chunk(enum stream stream, const char* data, size_t size) {
   struct timeval now;
   struct tm utc;
   char stamp[64], date[32];
@@ -46,15 +46,17 @@ static void send_chunk(enum stream stream, const char *data, size_t size) {
   strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &utc);
   snprintf(stamp, sizeof stamp, ",\"timestamp\":\"%s.%06ld+00:00\"}\n", date, (long)now.tv_usec);
   text_clear(&line_buffer);
-  text_append_z(&line_buffer, stream == STREAM_OUT ? "{\"type\":\"stdout\",\"text\":" : "{\"type\":\"stderr\",\"text\":");
+  text_append_z(&line_buffer, stream == STREAM_OUT ? "{\"type\":\"stdout\",\"text\":"
+                                                   : "{\"type\":\"stderr\",\"text\":");
   json_append_string(&line_buffer, data, size);
   text_append_z(&line_buffer, stamp);
   send_all(line_buffer.data, line_buffer.size);
 }
 
-// Sends the pending bytes; those of a character that is not complete stay, unless nothing more is expected.
+// Sends the pending bytes; those of a character that is not complete stay, unless nothing more is
+// expected.
 static void send_pending(enum stream stream, bool all) {
-  char *data = pending[stream].data;
+  char* data = pending[stream].data;
   size_t size = pending[stream].size;
   size_t tail = all ? 0 : utf8_incomplete_tail(data, size);
   if (size > tail) send_chunk(stream, data, size - tail);
@@ -67,7 +69,7 @@ static bool drain(enum stream stream) {
   static char scratch[chunk_size];
   for (;;) {
     bool keep = running && !(collecting && stream == STREAM_OUT);
-    char *into = keep ? pending[stream].data + pending[stream].size : scratch;
+    char* into = keep ? pending[stream].data + pending[stream].size : scratch;
     size_t room = keep ? chunk_size - pending[stream].size : chunk_size;
     ssize_t got = read(ends[stream], into, room);
     if (got < 0 && errno == EINTR) continue;
@@ -91,7 +93,7 @@ static void flush_locked(void) {
   }
 }
 
-static void *pump(void *unused) {
+static void* pump(void* unused) {
   (void)unused;
   struct pollfd polled[2] = {{.fd = ends[0], .events = POLLIN}, {.fd = ends[1], .events = POLLIN}};
   while (polled[0].fd >= 0 || polled[1].fd >= 0) {
@@ -110,7 +112,8 @@ static bool take_over(enum stream stream) {
   int pair[2];
   if (pipe2(pair, O_CLOEXEC) != 0) return false;
   // Only the reading end may answer "not now": children expect their standard output to wait.
-  if (fcntl(pair[0], F_SETFL, O_NONBLOCK) != 0 || dup2(pair[1], stream == STREAM_OUT ? 1 : 2) < 0) return false;
+  if (fcntl(pair[0], F_SETFL, O_NONBLOCK) != 0 || dup2(pair[1], stream == STREAM_OUT ? 1 : 2) < 0)
+    return false;
   close(pair[1]);
   ends[stream] = pair[0];
   return true;
@@ -131,7 +134,8 @@ bool output_start(int agent) {
   return started;
 }
 
-// A child of fork has neither the thread nor a right to the socket, and perhaps a lock that nobody will open.
+// A child of fork has neither the thread nor a right to the socket, and perhaps a lock that nobody
+// will open.
 static bool is_child(void) { return getpid() != owner; }
 
 void output_begin_run(void) {
@@ -159,7 +163,7 @@ void output_flush(void) {
   pthread_mutex_unlock(&lock);
 }
 
-void output_message(enum stream stream, const char *data, size_t size) {
+void output_message(enum stream stream, const char* data, size_t size) {
   if (is_child()) {
     fflush(NULL);
     while (size > 0) {
@@ -191,7 +195,7 @@ void output_collect_begin(void) {
   pthread_mutex_unlock(&lock);
 }
 
-const struct text *output_collect_take(void) {
+const struct text* output_collect_take(void) {
   if (is_child()) return &collected;
   pthread_mutex_lock(&lock);
   fflush(NULL);
@@ -205,7 +209,7 @@ const struct text *output_collect_take(void) {
   return &collected;
 }
 
-void output_line(const struct text *line) {
+void output_line(const struct text* line) {
   if (is_child()) return;
   pthread_mutex_lock(&lock);
   flush_locked();
@@ -213,7 +217,7 @@ void output_line(const struct text *line) {
   pthread_mutex_unlock(&lock);
 }
 
-void output_answer(const char *line) {
+void output_answer(const char* line) {
   if (is_child()) return;
   pthread_mutex_lock(&lock);
   send_all(line, strlen(line));
