@@ -38,6 +38,28 @@ TEST(Protocol, GoodPlanComesOutAsItWentIn) {
   EXPECT_EQ(request->pids, 100u);
 }
 
+TEST(Protocol, PrepareAndWarmNameTemplatesAndSandboxesByIdOnly) {
+  TemplateRequest prepare;
+  prepare.header.op = std::uint16_t(Op::prepare);
+  to_field(prepare.template_id, "code-interpreter-v1");
+  auto parsed = parse_request(bytes_of(prepare));
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_TRUE(std::holds_alternative<TemplateRequest>(*parsed));
+  for (const char* bad : {"", "../base", "a/b", "Base"}) {
+    to_field(prepare.template_id, bad);
+    EXPECT_EQ(code_of(prepare), Errc::invalid_argument) << bad;
+  }
+  to_field(prepare.template_id, "base");
+  prepare.reserved[3] = 1;
+  EXPECT_EQ(code_of(prepare), Errc::invalid_argument);
+  IdRequest warm;
+  warm.header.op = std::uint16_t(Op::warm);
+  to_field(warm.id, "i0123");
+  EXPECT_EQ(code_of(warm), Errc{});
+  to_field(warm.id, "i/123");
+  EXPECT_EQ(code_of(warm), Errc::invalid_argument);
+}
+
 TEST(Protocol, BytesThatAreNoMessage) {
   CreateRequest request = good();
   const auto bytes = bytes_of(request);
