@@ -175,17 +175,18 @@ class Shell:
         except OSError:
             pass
 
-    def interrupt_was_lost(self):
-        """A job is in front that dies of Ctrl-C but lives: it came when that job was being started, not yet itself."""
-        job = os.tcgetpgrp(self.master)
-        if job == self.pid:
-            return False
+    def interrupt_again(self):
+        """For a job in front that dies of Ctrl-C but lives: it came when that job was being started, not yet itself."""
         try:
+            job = os.tcgetpgrp(self.master)
+            if job == self.pid:
+                return
             with open(f"/proc/{job}/status", "rb") as file:
                 masks = re.findall(rb"^Sig(?:Blk|Ign|Cgt):\s*([0-9a-f]+)", file.read(), re.MULTILINE)
+            if not any(int(mask, 16) >> (signal.SIGINT - 1) & 1 for mask in masks):
+                os.killpg(job, signal.SIGINT)  # not by the terminal: that may be the shell's again
         except OSError:
-            return True  # the first process of the job has gone, others have not
-        return not any(int(mask, 16) >> (signal.SIGINT - 1) & 1 for mask in masks)
+            pass
 
     def read(self):
         try:
@@ -380,8 +381,9 @@ class Runner:
                 self.look(self.shell.read())
             elif self.shell.pidfd in ready:
                 self.shell_ended()
-            if self.begun and self.interrupted and time.monotonic() - self.sent > LOST and self.shell.interrupt_was_lost():
-                self.pass_interrupt()
+            if self.begun and self.interrupted and time.monotonic() - self.sent > LOST:
+                self.shell.interrupt_again()
+                self.sent = time.monotonic()
             if self.begun and self.interrupted and time.monotonic() - self.interrupted > RETRY:
                 # Two interrupts in a row may have cost the second `end` its line.
                 self.interrupted = time.monotonic()

@@ -289,13 +289,14 @@ class Interrupts(Bash):
         self.kernel.begin("""python3 -c '
 import time
 try:
+    print("ready", flush=True)
     time.sleep(60)
 except KeyboardInterrupt:
     time.sleep(2.5)
     print("cleaned up", flush=True)
     raise SystemExit(4)
 '""")
-        time.sleep(1)
+        self.assertEqual(self.kernel.read()["text"], "ready\n")
         self.kernel.interrupt()
         run = self.kernel.finish()
         self.assertEqual((run.stdout[-1], run.code), ("cleaned up\n", "4"))
