@@ -19,7 +19,8 @@ static pthread_mutex_t lock =
     PTHREAD_MUTEX_INITIALIZER;  // guards everything below, and the order of lines
 static int agent_socket = -1;
 static pid_t owner;
-static int ends[2] = {-1, -1};  // what this process reads of descriptors 1 and 2
+static int ends[2] = {-1, -1};    // what this process reads of descriptors 1 and 2
+static int inlets[2] = {-1, -1};  // the other ends, of which 1 and 2 are copies
 static bool running, collecting;
 static struct {
   char data[chunk_size];
@@ -64,8 +65,8 @@ static void send_pending(enum stream stream, bool all) {
   pending[stream].size = tail;
 }
 
-// Reads what a pipe holds now. False at its end.
-static bool drain(enum stream stream) {
+// Reads what a pipe holds now. It has no end: this process keeps an inlet.
+static void drain(enum stream stream) {
   static char scratch[chunk_size];
   for (;;) {
     bool keep = running && !(collecting && stream == STREAM_OUT);
@@ -73,8 +74,7 @@ static bool drain(enum stream stream) {
     size_t room = keep ? chunk_size - pending[stream].size : chunk_size;
     ssize_t got = read(ends[stream], into, room);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return errno == EAGAIN;
-    if (got == 0) return false;
+    if (got <= 0) return;
     if (keep) {
       pending[stream].size += (size_t)got;
       if (pending[stream].size == chunk_size) send_pending(stream, false);
@@ -96,13 +96,11 @@ static void flush_locked(void) {
 static void* pump(void* unused) {
   (void)unused;
   struct pollfd polled[2] = {{.fd = ends[0], .events = POLLIN}, {.fd = ends[1], .events = POLLIN}};
-  while (polled[0].fd >= 0 || polled[1].fd >= 0) {
+  for (;;) {
     if (poll(polled, 2, -1) < 0) continue;
     pthread_mutex_lock(&lock);
-    for (int i = 0; i < 2; i++) {
-      // Negative descriptors are skipped: a pipe that everybody closed stays closed.
-      if (polled[i].revents != 0 && !drain((enum stream)i)) polled[i].fd = -1;
-    }
+    for (int i = 0; i < 2; i++)
+      if (polled[i].revents != 0) drain((enum stream)i);
     pthread_mutex_unlock(&lock);
   }
   return NULL;
@@ -111,12 +109,10 @@ static void* pump(void* unused) {
 static bool take_over(enum stream stream) {
   int pair[2];
   if (pipe2(pair, O_CLOEXEC) != 0) return false;
-  // Only the reading end may answer "not now": children expect their standard output to wait.
-  if (fcntl(pair[0], F_SETFL, O_NONBLOCK) != 0 || dup2(pair[1], stream == STREAM_OUT ? 1 : 2) < 0)
-    return false;
-  close(pair[1]);
   ends[stream] = pair[0];
-  return true;
+  inlets[stream] = pair[1];
+  // Only the reading end may answer "not now": children expect their standard output to wait.
+  return fcntl(pair[0], F_SETFL, O_NONBLOCK) == 0 && dup2(pair[1], stream + 1) >= 0;
 }
 
 bool output_start(int agent) {
@@ -141,8 +137,10 @@ static bool is_child(void) { return getpid() != owner; }
 void output_begin_run(void) {
   if (is_child()) return;
   pthread_mutex_lock(&lock);
-  drain(STREAM_OUT);
-  drain(STREAM_ERR);
+  for (int stream = STREAM_OUT; stream <= STREAM_ERR; stream++) {
+    drain((enum stream)stream);
+    dup2(inlets[stream], stream + 1);  // an earlier run may have closed it
+  }
   running = true;
   pthread_mutex_unlock(&lock);
 }
@@ -167,7 +165,7 @@ void output_message(enum stream stream, const char* data, size_t size) {
   if (is_child()) {
     fflush(NULL);
     while (size > 0) {
-      ssize_t written = write(stream == STREAM_OUT ? 1 : 2, data, size);
+      ssize_t written = write(stream + 1, data, size);
       if (written <= 0 && errno != EINTR) return;
       data += written > 0 ? written : 0;
       size -= written > 0 ? (size_t)written : 0;

@@ -174,6 +174,19 @@ class Values(Shared):
         run = self.run_code("s <- '\u00e9\u4e2d\U0001f600'\nnchar(s)\ns")
         self.assertEqual(run.texts, ["[1] 3", '[1] "\u00e9\u4e2d\U0001f600"'])
 
+    def test_code_arrives_as_it_is(self):
+        odd = "".join(chr(c) for c in range(1, 0x250) if chr(c) not in "\r'\\") + "\u2028\ufffd\U0001f468\u200d\U0001f469"
+        points = self.run_code(f"s <- '{odd}'; cat(utf8ToInt(s))").stdout
+        self.assertEqual([int(p) for p in "".join(points).split()], [ord(c) for c in odd])
+        # As JSON may write it too: escapes, surrogate pairs, a lone half, NUL.
+        self.runner.socket.sendall(b'{"op":"execute", "unknown": [1, {"a": ["}"]}], "code":"s <- \'\\u00e9\\ud83d\\ude00\\ud83d\\u0000\\/\'; cat(utf8ToInt(s))" }\n')
+        run = Run(self.runner.collect())
+        self.assertEqual(run.stdout, ["233 128512 65533 65533 47"])
+
+    def test_large_code(self):
+        code = "x <- c(" + ",".join(map(str, range(300_000))) + ")\nlength(x)"
+        self.assertEqual(self.run_code(code).texts, ["[1] 300000"])
+
     def test_windows_line_ends(self):
         self.assertEqual(self.run_code("a <- 1\r\na + 1\r\n").texts, ["[1] 2"])
 
@@ -490,6 +503,37 @@ class Life(unittest.TestCase):
 
     def test_interrupt_of_a_flood(self):
         self.assert_interrupted("repeat cat('0123456789abcdef\\n')")
+
+    def test_interrupt_of_endless_plots(self):
+        messages = self.assert_interrupted("repeat plot(1)")
+        self.assertLess(sum(m["type"] == "result" for m in messages), 2000)
+        self.assertEqual(self.runner.run("length(dir(file.path(tempdir(), 'atoll-plots'))) < 4").texts, ["[1] TRUE"])
+
+    def test_interrupts_that_the_user_handles(self):
+        ready = self.marker()
+        code = f"tryCatch({{ file.create('{ready}'); Sys.sleep(300) }}, interrupt = function(e) 'handled')"
+        messages = self.interrupt_when(code, ready)
+        self.assertEqual([m.get("text") for m in messages if m["type"] == "result"], ['[1] "handled"'])
+
+    def test_interrupt_while_nobody_reads(self):
+        self.runner.send({"op": "execute", "code": "kept <- 1\nrepeat cat('0123456789abcdef\\n')"})
+        time.sleep(1)
+        os.kill(self.runner.process.pid, signal.SIGINT)
+        run = Run(self.runner.collect())
+        self.assertEqual(run.error["name"], "ExecutionAborted")
+        self.assertEqual(self.runner.run("kept").texts, ["[1] 1"])
+
+    def test_a_crash_ends_the_process(self):
+        self.runner.send({"op": "execute", "code": "tools::pskill(Sys.getpid(), 11)"})
+        with self.assertRaises(EOFError):
+            self.runner.collect()
+        self.assertEqual(self.runner.process.wait(DEADLINE), -signal.SIGSEGV)
+
+    def test_descriptors_closed_by_the_user(self):
+        self.runner.run("parallel:::closeStdout(); parallel:::closeStderr()")
+        self.assertEqual(self.runner.run("cat('lost\\n')\nx <- 3").error, None)
+        self.assertEqual(self.runner.run("x").texts, ["[1] 3"])
+        self.assertEqual(self.runner.run("cat('heard\\n')").stdout, ["heard\n"])
 
     def test_interrupt_restores_the_environment(self):
         ready = self.marker()
