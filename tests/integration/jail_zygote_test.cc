@@ -37,7 +37,7 @@ class JailZygote : public JailTest {
   }
   void TearDown() override {
     JailTest::TearDown();
-    if (!kernels_path_.empty()) EXPECT_EQ(host("rm -rf " + kernels_path_), "");
+    if (!home_.empty()) EXPECT_EQ(host("rm -rf " + home_ + "-kernels"), "");
   }
 
   void prepared(std::vector<std::string> extra_args = {}) {
@@ -352,6 +352,28 @@ TEST_F(JailZygote, SiblingsShareNoRandomness) {
   }
   for (std::size_t i = 0; i < sources.size(); ++i)
     EXPECT_EQ(std::set<std::string>(seen[i].begin(), seen[i].end()).size(), 6u) << sources[i];
+}
+
+// The zygote that templates really have.
+TEST_F(JailZygote, TheRunnersOwnZygote) {
+  kernels_path_ = ATOLL_KERNELS;
+  prepared();
+  const SandboxId id = create_slim();
+  const auto lines = warmed(
+      id, 2,
+      {R"({"op":"warm"})",
+       R"({"op":"start","env":{"HOME":"/home/user","A":"b"},"cwd":"/home/user"})",
+       R"({"op":"execute","code":"import os, sys, numpy, pandas\n[sorted(os.environ), os.getcwd(), os.getuid(), 'matplotlib' in sys.modules]"})",
+       R"({"op":"execute","code":"os.environ['A'] + open('/proc/self/environ').read().split('=')[0]"})"});
+  ASSERT_EQ(lines.size(), 17u) << ::testing::PrintToString(lines);
+  for (std::size_t kernel : {1u, 9u}) {
+    EXPECT_EQ(lines[kernel], R"({"type":"warmed"})");
+    EXPECT_EQ(lines[kernel + 1], R"({"type":"ready"})");
+    EXPECT_NE(lines[kernel + 3].find("[['A', 'HOME', 'MPLBACKEND'], '/home/user', 1000, True]"),
+              std::string::npos)
+        << lines[kernel + 3];
+    EXPECT_NE(lines[kernel + 6].find("bLANG"), std::string::npos) << lines[kernel + 6];
+  }
 }
 
 TEST_F(JailZygote, ManyAtOnce) {

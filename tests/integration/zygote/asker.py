@@ -1,4 +1,4 @@
-"""In a sandbox, as root: what the agent does with a nursery. asker.py READY KERNELS EXPRESSION...: prints one JSON line per kernel and expression."""
+"""In a sandbox, as root: what the agent does with a nursery. asker.py READY KERNELS LINE...: prints what each kernel answers to each line."""
 
 import json
 import os
@@ -23,6 +23,13 @@ for _ in range(kernels):
         sys.exit(answer)
     stream = ours.makefile("rw")
     for expression in expressions:
+        if expression.startswith("{"):  # a line of kernels/protocol.md: the answer ends with one of these
+            print(expression, file=stream, flush=True)
+            for line in stream:
+                print(line.strip(), flush=True)
+                if json.loads(line)["type"] in ("ready", "warmed", "done"):
+                    break
+            continue
         print(json.dumps(expression.replace("KERNEL", answer[4:])), file=stream, flush=True)
         print(stream.readline().strip(), flush=True)
     stream.close()
