@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "jail_fixture.h"
+#include "net/http.h"
 
 namespace atl::testing {
 namespace {
@@ -374,6 +375,40 @@ TEST_F(JailZygote, TheRunnersOwnZygote) {
         << lines[kernel + 3];
     EXPECT_NE(lines[kernel + 6].find("bLANG"), std::string::npos) << lines[kernel + 6];
   }
+}
+
+net::Task<Result<int>> post(runtime::JailRuntime& runtime, SandboxId id, std::string target,
+                            std::string body) {
+  ATOLL_CO_TRY_ASSIGN(auto stream, co_await runtime.connect_agent(id));
+  net::HttpClient client(std::move(stream));
+  net::RequestHead head;
+  head.method = "POST";
+  head.target = std::move(target);
+  auto asking = client.request(std::move(head), std::move(body));
+  ATOLL_CO_TRY_ASSIGN(auto answer, co_await std::move(asking));
+  co_return int(answer.head.status);
+}
+
+// All parts: warden, agent, the template's zygote; a cell runs in a process that came from it.
+TEST_F(JailZygote, TheAgentRunsCellsInItsKernels) {
+  kernels_path_ = ATOLL_KERNELS;
+  agent_path_ = ATOLL_AGENT;
+  prepared();
+  const SandboxId id = create_slim();
+  auto warm = await(runtime_->warm(id));
+  ASSERT_TRUE(warm.ok()) << warm.error().message;
+  auto warmed = await(post(*runtime_, id, "/warm", ""));
+  ASSERT_TRUE(warmed.ok() && *warmed == 204) << (warmed.ok() ? *warmed : -1);
+  auto init = await(post(*runtime_, id, "/init", R"({"defaultUser":"user"})"));
+  ASSERT_TRUE(init.ok() && *init == 204);
+  const std::string answer =
+      host("nsenter --net=/proc/" + std::to_string(init_pid(id)) +
+           "/ns/net curl -s -H 'Content-Type: application/json' -d '{\"code\":\"import os; "
+           "[os.getppid(), os.getuid(), open(\\\"/proc/self/cmdline\\\").read()]\"}' "
+           "http://127.0.0.1:49999/execute");
+  EXPECT_NE(answer.find("[1, 1000, 'python3"), std::string::npos) << answer;
+  EXPECT_NE(answer.find("/run/atoll/kernels/python/zygote.py"), std::string::npos) << answer;
+  destroy(id);
 }
 
 TEST_F(JailZygote, ManyAtOnce) {
