@@ -11,6 +11,7 @@
 #include "cli/gc.h"
 #include "cli/home.h"
 #include "cli/key.h"
+#include "cli/repl.h"
 #include "cli/run.h"
 #include "cli/supervisor.h"
 #include "cli/up.h"
@@ -135,6 +136,26 @@ int main(int argc, char** argv) {
   run->callback([&] {
     run_options.home = home;
     exit_code = finish(run_code(run_options));
+  });
+
+  RunOptions repl_options;
+  repl_options.timeout_seconds = 4 * 3600;
+  CLI::App* repl_verb =
+      with_home(app.add_subcommand("repl", "run code cell after cell in one sandbox"));
+  repl_verb->add_option("-l,--language", repl_options.language, language_names());
+  repl_verb->add_option("-e,--env", repl_options.envs, "KEY=VALUE for the code (repeatable)")
+      ->allow_extra_args(false);
+  repl_verb->add_option("--template", repl_options.template_name,
+                        "template (default: code-interpreter-slim, or -v1 for R and Java)");
+  repl_verb->add_option("-o,--output", repl_options.output, "folder for images and files")
+      ->capture_default_str();
+  repl_verb
+      ->add_option("--timeout", repl_options.timeout_seconds,
+                   "seconds after which the sandbox ends")
+      ->capture_default_str();
+  repl_verb->callback([&] {
+    repl_options.home = home;
+    exit_code = finish(repl(repl_options));
   });
 
   AuditOptions audit_options;
