@@ -573,6 +573,32 @@ class NoChart(ChartCase):
         self.assertEqual(before.getvalue(), after.getvalue())
 
 
+class Proxies(ChartCase):
+    """seaborn draws things without extent, for its legends."""
+
+    def test_beside_scatter(self):
+        plt.scatter([1, 2], [3, 4])
+        plt.plot([], [], "o", label="kind a")
+        chart = self.chart()
+        self.assertEqual((chart["type"], len(chart["elements"])), ("scatter", 1))
+
+    def test_beside_boxes(self):
+        plt.boxplot([[1, 2, 3, 4, 5]], patch_artist=True)
+        plt.gca().add_patch(plt.Rectangle((0, 0), 0, 0, label="kind a"))
+        chart = self.chart()
+        self.assertEqual((chart["type"], self.column(chart, "median")), ("box_and_whisker", [3.0]))
+
+    def test_bands_without_extent(self):
+        plt.plot([1, 2, 3], [1, 2, 4])
+        plt.fill_between([1, 2, 3], [math.nan] * 3, [math.nan] * 3)
+        self.assertEqual(self.chart()["type"], "line")
+
+    def test_empty_series_stay(self):
+        plt.plot([], [])
+        chart = self.chart()
+        self.assertEqual(chart["elements"], [{"label": "Line 0", "points": []}])
+
+
 class Rules(ChartCase):
     def test_units(self):
         for label, unit in (

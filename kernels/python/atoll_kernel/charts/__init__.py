@@ -9,7 +9,8 @@ Which artists make which type of chart is decided in `_chart_of_axes`, in the or
 
 import warnings
 
-from matplotlib.collections import PathCollection
+import numpy as np
+from matplotlib.collections import PathCollection, PolyCollection
 from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch, Rectangle, StepPatch, Wedge
 
@@ -57,8 +58,20 @@ def _unknown(ax):
 
 
 def _artists(ax):
-    """What was added to the axes, without texts, legends, spines and the axes' own parts."""
-    return [*ax.lines, *ax.patches, *ax.collections, *ax.images, *ax.tables, *ax.artists]
+    """What was added to the axes and can be seen, without texts, legends, spines and the axes' own parts."""
+    added = [*ax.lines, *ax.patches, *ax.collections, *ax.images, *ax.tables, *ax.artists]
+    return [artist for artist in added if not _is_empty(artist)]
+
+
+def _is_empty(artist):
+    """Without points or extent: what seaborn adds only to have it in the legend, and bands of error without an error."""
+    if isinstance(artist, Line2D):
+        return len(artist.get_xdata(orig=False)) == 0
+    if isinstance(artist, Rectangle):
+        return artist.get_width() == 0 and artist.get_height() == 0
+    if isinstance(artist, PolyCollection):
+        return not any(np.isfinite(path.vertices).all(axis=1).any() for path in artist.get_paths())
+    return False
 
 
 def _data_artists(ax):

@@ -5,6 +5,7 @@ import re
 import numpy as np
 from matplotlib.category import StrCategoryLocator
 from matplotlib.container import BarContainer
+from matplotlib.patches import Wedge
 from matplotlib.ticker import FixedLocator
 
 from .axis import date_of, is_date_axis, label_fields, tick_labels, title_of
@@ -30,7 +31,7 @@ def pie_chart(ax):
     return {
         "type": "pie",
         "title": title_of(ax),
-        "elements": [_slice(wedge) for wedge in ax.patches],
+        "elements": [_slice(patch) for patch in ax.patches if isinstance(patch, Wedge)],
     }
 
 

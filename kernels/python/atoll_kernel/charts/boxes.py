@@ -9,6 +9,7 @@ across), two caps, the median, perhaps a line of the mean, and one line of marke
 from dataclasses import dataclass, field
 
 import numpy as np
+from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
 from .axis import label_fields, scale_of, tick_labels, title_of
@@ -43,7 +44,7 @@ class _Box:
 
 def box_chart(ax):
     """None when the patches are no boxes."""
-    outlines = [_corners(patch) for patch in ax.patches]
+    outlines = [_corners(patch) for patch in ax.patches if isinstance(patch, PathPatch)]
     if any(corners is None for corners in outlines):
         return None
     lying = all(corners[0][0] == corners[1][0] for corners in outlines)

@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+from matplotlib.collections import PathCollection
 
 from .axis import is_reference_line, label_fields, tick_fields, title_of
 from .values import json_values, numbers
@@ -15,7 +16,7 @@ def line_chart(ax):
 
 
 def scatter_chart(ax):
-    return _chart(ax, "scatter", [_collection(c) for c in ax.collections])
+    return _chart(ax, "scatter", [_collection(c) for c in ax.collections if isinstance(c, PathCollection)])
 
 
 def count_points(ax):
