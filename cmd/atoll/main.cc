@@ -69,6 +69,19 @@ void add_server_verbs(CLI::App& app, std::string& home, ServeOptions& options, i
     verb->add_option("--max-connections-per-sandbox", options.max_connections_per_sandbox,
                      "through the proxy at once; 0: no limit")
         ->capture_default_str();
+    verb->add_option("--pool-ready", options.pool_ready,
+                     "sandboxes with a warm kernel kept per template in use, more after bursts")
+        ->envname("ATOLL_POOL_READY")
+        ->capture_default_str()
+        ->check(CLI::Range(0, 256));
+    verb->add_option("--pool-skeletons", options.pool_skeletons,
+                     "sandboxes without a kernel kept per template in use, more after bursts")
+        ->envname("ATOLL_POOL_SKELETONS")
+        ->capture_default_str()
+        ->check(CLI::Range(0, 256));
+    verb->add_flag("--no-zygotes", options.no_zygotes,
+                   "start every Python kernel cold; saves the memory of the loaded libraries")
+        ->envname("ATOLL_NO_ZYGOTES");
     verb->add_option("--log-level", options.log_level, "debug, info, warn or error")
         ->capture_default_str();
     verb->add_flag("--json-logs", options.json_logs, "log lines as JSON objects");

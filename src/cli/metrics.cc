@@ -52,6 +52,57 @@ std::uint64_t count_entries(const char* path) {
   return count > 0 ? count - 1 : 0;  // without the directory itself
 }
 
+// Names of templates are [a-z0-9-_]: nothing to escape.
+void pool_families(Text& text, const engine::PoolStatistics& pool) {
+  using Figures = engine::PoolFigures;
+  const auto per_tier = [&](std::string_view name, std::string_view type, std::string_view help,
+                            auto ready, auto skeleton) {
+    if (pool.templates.empty()) return;
+    text.family(name, type, help);
+    for (const Figures& one : pool.templates) {
+      text.sample(fmt::format("{{template=\"{}\",tier=\"ready\"}}", one.name), one.*ready);
+      text.sample(fmt::format("{{template=\"{}\",tier=\"skeleton\"}}", one.name), one.*skeleton);
+    }
+  };
+  const auto per_template = [&](std::string_view name, std::string_view help, auto member) {
+    if (pool.templates.empty()) return;
+    text.family(name, "counter", help);
+    for (const Figures& one : pool.templates)
+      text.sample(fmt::format("{{template=\"{}\"}}", one.name), one.*member);
+  };
+  const auto quantiles = [&](std::vector<double> seconds, std::string_view labels) {
+    if (seconds.empty()) return;
+    std::sort(seconds.begin(), seconds.end());
+    for (const auto& [name, part] : {std::pair("0.5", 0.5), std::pair("0.99", 0.99)})
+      text.sample(fmt::format("{{{}quantile=\"{}\"}}", labels, name), quantile(seconds, part));
+  };
+  per_tier("atoll_pool_sandboxes", "gauge", "Sandboxes that wait to be handed out.",
+           &Figures::ready, &Figures::skeletons);
+  per_tier("atoll_pool_target", "gauge", "How many shall wait.", &Figures::ready_target,
+           &Figures::skeleton_target);
+  per_tier("atoll_pool_hits_total", "counter", "Creates that got one.", &Figures::ready_hits,
+           &Figures::skeleton_hits);
+  per_tier("atoll_pool_misses_total", "counter", "Creates that found none.", &Figures::ready_misses,
+           &Figures::skeleton_misses);
+  per_template("atoll_pool_refills_total", "Sandboxes made ahead.", &Figures::refills);
+  per_template("atoll_pool_refill_failures_total", "Those that could not be made as planned.",
+               &Figures::refill_failures);
+  per_template("atoll_pool_died_total", "Those that ended before a client had them.",
+               &Figures::died);
+  if (!pool.ready_seconds.empty() || !pool.skeleton_seconds.empty()) {
+    text.family("atoll_pool_refill_seconds", "gauge", "Making one ahead, the last, by quantile.");
+    quantiles(pool.ready_seconds, "tier=\"ready\",");
+    quantiles(pool.skeleton_seconds, "tier=\"skeleton\",");
+  }
+  text.one("atoll_zygotes_prepared", "gauge", "Templates whose zygotes can fork.", pool.zygotes);
+  text.one("atoll_warm_failures_total", "counter", "Zygotes' forks into sandboxes that failed.",
+           pool.warm_failures);
+  if (!pool.warm_seconds.empty()) {
+    text.family("atoll_warm_seconds", "gauge", "A zygote's fork into a sandbox, by quantile.");
+    quantiles(pool.warm_seconds, "");
+  }
+}
+
 }  // namespace
 
 ProcessFigures process_figures() {
@@ -101,6 +152,7 @@ std::string exposition(const MetricsInput& input) {
     text.sample("{quantile=\"0.99\"}", quantile(sorted, 0.99));
     text.sample("{quantile=\"1\"}", sorted.back());
   }
+  pool_families(text, s.pool);
   text.one("atoll_http_requests_total", "counter", "Requests to the API and to sandboxes.",
            input.requests);
   text.one("atoll_http_requests_in_flight", "gauge", "Requests that are being answered.",

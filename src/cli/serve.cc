@@ -230,6 +230,9 @@ Result<engine::EngineOptions> engine_options(const ServeOptions& options, const 
   out.max_per_key = options.max_per_key;
   out.max_creates_in_flight = options.max_creates;
   out.max_connections_per_sandbox = options.max_connections_per_sandbox;
+  out.pool.ready = options.pool_ready;
+  out.pool.skeletons = options.pool_skeletons;
+  out.pool.zygotes = !options.no_zygotes;
   return out;
 }
 

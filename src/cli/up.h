@@ -36,6 +36,11 @@ struct ServeOptions {
   unsigned max_creates = 8;
   unsigned max_connections_per_sandbox = 0;
 
+  // Sandboxes made ahead, per template in use; 0: none.
+  unsigned pool_ready = 4;
+  unsigned pool_skeletons = 4;
+  bool no_zygotes = false;  // kernels are started cold
+
   // What a supervisor handed over, as words (supervisor.h); empty: a server of its own.
   std::string supervised;
 };

@@ -114,6 +114,23 @@ net::Task<Result<void>> ask_health(std::unique_ptr<net::Stream> stream,
   co_return Result<void>();
 }
 
+net::Task<Result<void>> ask_warm(std::unique_ptr<net::Stream> stream,
+                                 std::chrono::milliseconds limit) {
+  stream->set_read_timeout(limit);
+  stream->set_write_timeout(limit);
+  net::HttpClient client(std::move(stream));
+  net::RequestHead head;
+  head.method = "POST";
+  head.target = "/warm";
+  auto request = client.request(std::move(head), {}, kAnswerLimit);
+  auto answer = co_await std::move(request);
+  if (!answer.ok()) co_return std::move(answer).error().with("warm-up by the agent");
+  if (answer->head.status == 204) co_return Result<void>();
+  co_return make_error(answer->head.status == 404 ? Errc::not_found : Errc::unavailable,
+                       "warm-up by the agent: it answered " + std::to_string(answer->head.status) +
+                           " " + excerpt(answer->body));
+}
+
 Result<AgentLogs> parse_agent_logs(std::string_view body, std::int64_t after, Timestamp latest) {
   auto parsed = parse_json(body);
   if (!parsed.ok()) return std::move(parsed).error().with("logs of the agent");

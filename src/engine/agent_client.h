@@ -38,6 +38,11 @@ net::Task<Result<void>> send_init(std::unique_ptr<net::Stream> stream, AgentInit
 net::Task<Result<void>> ask_health(std::unique_ptr<net::Stream> stream,
                                    std::chrono::milliseconds limit);
 
+// POST /warm: its default Python kernel is there and has been warmed. not_found: it has no
+// interpreter; unavailable: not yet.
+net::Task<Result<void>> ask_warm(std::unique_ptr<net::Stream> stream,
+                                 std::chrono::milliseconds limit);
+
 struct AgentLogs {
   struct Entry {
     std::int64_t seq = 0;

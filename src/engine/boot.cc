@@ -9,6 +9,9 @@
 namespace atl::engine {
 namespace {
 
+constexpr std::chrono::milliseconds kWarmLimit{5'000};     // then the agent starts kernels cold
+constexpr std::chrono::milliseconds kHandOutLimit{5'000};  // then the next one is tried
+
 // "range=40 disk.image=120 …": where the time of a launch went, in microseconds.
 std::string step_times(const std::vector<runtime::StepTime>& steps) {
   std::string out;
@@ -64,8 +67,39 @@ net::Task<Result<void>> Engine::boot(SandboxPtr sandbox, store::SandboxRecord re
   if (!created.ok()) co_return std::move(created).error().with("start sandbox " + record.id.str());
   log::debug("launch steps", {{"sandbox", record.id.str()}, {"us", step_times(created->steps)}});
   set_address(*sandbox, created->address);
+  // Only into a root in which nobody's code has run yet.
+  std::shared_ptr<Completion> warming;
+  if (disk == runtime::Disk::fresh) warming = pool_.warm(record.id, record.template_dir);
   auto telling = init_agent(std::move(record), options_.create_deadline);
-  co_return co_await std::move(telling);
+  auto told = co_await std::move(telling);
+  if (warming && told.ok()) {
+    auto wait = warming->wait(kWarmLimit);
+    co_await std::move(wait);
+  }
+  co_return told;
+}
+
+net::Task<Result<void>> Engine::hand_out(SandboxPtr sandbox, store::SandboxRecord record,
+                                         Pool::Entry entry) {
+  runtime::NetworkPolicy network;
+  {
+    std::lock_guard lock(mutex_);
+    network = egress::for_kernel(sandbox->policy);
+  }
+  if (network != pool_.network()) {
+    auto setting = runtime_.set_network(record.id, std::move(network));
+    ATOLL_CO_TRY(co_await std::move(setting));
+  }
+  set_address(*sandbox, entry.address);
+  std::shared_ptr<Completion> warming;
+  if (entry.tier == Tier::skeleton) warming = pool_.warm(record.id, record.template_dir);
+  auto telling = init_agent(std::move(record), kHandOutLimit);
+  ATOLL_CO_TRY(co_await std::move(telling));
+  if (warming) {
+    auto wait = warming->wait(kWarmLimit);
+    co_await std::move(wait);
+  }
+  co_return Result<void>();
 }
 
 net::Task<Result<void>> Engine::init_agent(store::SandboxRecord record,

@@ -2,6 +2,10 @@
 // running: row updated, routed, its end set -> the client hears of it. Any failure destroys what
 // there is, marks the row killed and frees the place. A create whose client stopped waiting runs to
 // its end and is then killed.
+//
+// With a sandbox from the pool there is no line and no boot, and its row is written once, as it
+// runs: until then no row names it, and the next start would remove it. One that is no good is
+// replaced by the next, at last by a boot.
 #include "base/json.h"
 #include "base/log.h"
 #include "engine/sandbox.h"
@@ -10,6 +14,8 @@ namespace atl::engine {
 namespace {
 
 constexpr std::size_t kCreateSeconds = 1024;  // of the last creates, for quantiles
+
+constexpr int kFromPool = 3;  // attempts; then it is booted
 
 struct AtExit {
   std::function<void()> action;
@@ -41,19 +47,35 @@ net::Task<Result<SandboxInfo>> Engine::create(CreateCommand command) {
   ATOLL_CO_TRY_ASSIGN(const json::object network, network_object(command.network));
   ATOLL_CO_TRY_ASSIGN(egress::Policy policy, egress::parse_policy(network, command.allow_internet));
   ATOLL_CO_TRY_ASSIGN(const templates::Template base, templates_.find(command.template_reference));
-  ATOLL_CO_TRY_ASSIGN(const SandboxPtr sandbox, reserve(command, base, std::move(policy)));
+  for (int attempt = 0;; ++attempt) {
+    const Source source = attempt < kFromPool ? Source::pool_first : Source::on_demand;
+    ATOLL_CO_TRY_ASSIGN(const SandboxPtr sandbox, reserve(command, base, policy, source));
+    auto making = make(sandbox);
+    auto made = co_await std::move(making);
+    if (made.ok() || !sandbox->pooled) co_return made;
+    log::warn("a sandbox of the pool was of no use",
+              {{"sandbox", sandbox->record.id.str()}, {"error", made.error().message}});
+    pool_.note_bad(base);
+  }
+}
+
+net::Task<Result<SandboxInfo>> Engine::make(SandboxPtr sandbox) {
   const TransitionPtr making = sandbox->transition;
   {
     AtExit give_back{[&] { drop(sandbox); }};
-    auto entering = gate_.enter(options_.queue_deadline);
-    auto pass = co_await std::move(entering);
-    if (!pass.ok()) {
-      std::lock_guard lock(mutex_);
-      ++counts_.refused;
-      co_return std::move(pass).error();
+    Gate::Pass pass;
+    if (!sandbox->pooled) {
+      auto entering = gate_.enter(options_.queue_deadline);
+      auto entered = co_await std::move(entering);
+      if (!entered.ok()) {
+        std::lock_guard lock(mutex_);
+        ++counts_.refused;
+        co_return std::move(entered).error();
+      }
+      pass = std::move(*entered);
+      ATOLL_CO_TRY(record_create(sandbox));
     }
-    ATOLL_CO_TRY(record_create(sandbox));
-    if (!tasks_.spawn("create", run_create(sandbox, std::move(*pass))))
+    if (!tasks_.spawn("create", run_create(sandbox, std::move(pass))))
       co_return make_error(Errc::unavailable, "the server is shutting down");
     give_back.action = nullptr;
   }
@@ -69,7 +91,8 @@ net::Task<Result<SandboxInfo>> Engine::create(CreateCommand command) {
 }
 
 Result<Engine::SandboxPtr> Engine::reserve(const CreateCommand& command,
-                                           const templates::Template& base, egress::Policy policy) {
+                                           const templates::Template& base, egress::Policy policy,
+                                           Source source) {
   store::SandboxRecord record{.id = SandboxId::generate()};
   record.team_id = command.caller.team_id;
   record.key_id = command.caller.key_id;
@@ -96,10 +119,6 @@ Result<Engine::SandboxPtr> Engine::reserve(const CreateCommand& command,
   record.cpu_count = base.cpu_count;
   record.memory_mb = base.memory_mb;
   record.disk_mb = base.disk_mb;
-  auto sandbox = std::make_shared<Sandbox>(std::move(record));
-  sandbox->asked_by = command.caller;
-  sandbox->policy = std::move(policy);
-  sandbox->transition = std::make_shared<Transition>(Transition::Kind::create);
 
   std::lock_guard lock(mutex_);
   if (stopping_) return make_error(Errc::unavailable, "the server is shutting down");
@@ -107,6 +126,17 @@ Result<Engine::SandboxPtr> Engine::reserve(const CreateCommand& command,
     ++counts_.refused;
     return std::move(fits).error();
   }
+  std::optional<Pool::Entry> pooled;
+  if (source == Source::pool_first) pooled = pool_.take(base);
+  if (pooled) {
+    record.id = pooled->id;
+    record.boot_id = pooled->boot_id;
+  }
+  auto sandbox = std::make_shared<Sandbox>(std::move(record));
+  sandbox->asked_by = command.caller;
+  sandbox->pooled = std::move(pooled);
+  sandbox->policy = std::move(policy);
+  sandbox->transition = std::make_shared<Transition>(Transition::Kind::create);
   sandboxes_.emplace(sandbox->record.id, sandbox);
   return sandbox;
 }
@@ -139,9 +169,27 @@ Result<void> Engine::record_create(const SandboxPtr& sandbox) {
   return {};
 }
 
+// It runs, and everybody may know: one transaction.
+Result<void> Engine::record_created_locked(const Sandbox& sandbox) {
+  const store::SandboxRecord& record = sandbox.record;
+  store::Birth birth;
+  birth.row = sandbox.pooled ? store::Birth::Row::insert : store::Birth::Row::update;
+  birth.log = {
+      options_.clock(), store::LogLevel::info, "sandbox created", {{"template", record.alias}}};
+  birth.audit = {.at = options_.clock(),
+                 .team_id = sandbox.asked_by.team_id,
+                 .key_id = sandbox.asked_by.key_id,
+                 .action = "sandbox.create",
+                 .subject = record.id.str(),
+                 .detail = record.alias,
+                 .peer = sandbox.asked_by.peer};
+  return store_.record_birth(record, birth);
+}
+
 net::Task<void> Engine::run_create(SandboxPtr sandbox, Gate::Pass pass) {
   // Only this task changes the record while it is creating; reading it needs no lock.
-  auto booting = guarded(boot(sandbox, sandbox->record, runtime::Disk::fresh));
+  auto booting = guarded(sandbox->pooled ? hand_out(sandbox, sandbox->record, *sandbox->pooled)
+                                         : boot(sandbox, sandbox->record, runtime::Disk::fresh));
   auto made = co_await std::move(booting);
   pass = Gate::Pass();
   if (made.ok()) {
@@ -170,10 +218,12 @@ void Engine::finish_create(const SandboxPtr& sandbox, Result<void> made) {
     // The clock of a life starts when it is ready.
     record.started_at = cut_to_micros(options_.clock());
     record.end_at = record.started_at + record.timeout;
-    sandbox->last_cpu = std::chrono::microseconds(0);
-    sandbox->last_cpu_at = record.created_at;
+    if (!sandbox->pooled) {  // what one of the pool used before is nobody's
+      sandbox->last_cpu = std::chrono::microseconds(0);
+      sandbox->last_cpu_at = record.created_at;
+    }
     set_state_locked(*sandbox, Event::created);
-    made = store_.update_sandbox(record);
+    made = record_created_locked(*sandbox);
     if (!made.ok()) made = start_failure(std::move(made).error());
     const bool unwanted = sandbox->abandoned || stopping_;
     if (made.ok() && !unwanted) {
@@ -190,9 +240,8 @@ void Engine::finish_create(const SandboxPtr& sandbox, Result<void> made) {
                 {{"sandbox", record.id.str()},
                  {"template", record.alias},
                  {"key", record.key_id},
+                 {"from", to_string(sandbox->pooled ? sandbox->pooled->tier : Tier::on_demand)},
                  {"ms", milliseconds_between(record.created_at, record.started_at)}});
-      note(*sandbox, store::LogLevel::info, "sandbox created", {{"template", record.alias}});
-      audit(sandbox->asked_by, "sandbox.create", record.id, record.alias);
       tasks_.spawn("first sample", sample_first(sandbox));
     } else {
       if (made.ok())
@@ -201,6 +250,9 @@ void Engine::finish_create(const SandboxPtr& sandbox, Result<void> made) {
       ++counts_.create_failures;
       begin_kill_locked(sandbox, KillReason::shutdown, {record.team_id, "server", {}});
     }
+  } else if (sandbox->pooled) {
+    transition->failure = std::move(made).error();
+    set_state_locked(*sandbox, Event::create_failed);
   } else {
     ++counts_.create_failures;
     log::info("sandbox not created",

@@ -66,6 +66,16 @@ Engine::Engine(asio::io_context& io, store::Store& store, runtime::Runtime& runt
       pulls_(kPullsAtOnce, kPullsWaiting),
       tasks_(io),
       loops_(io),
+      pool_({.runtime = runtime_,
+             .templates = templates_,
+             .gate = gate_,
+             .tasks = tasks_,
+             .max_sandboxes = options_.max_sandboxes,
+             .max_pids = options_.max_pids,
+             .others = [this] { return live(); },
+             .dial = [this](SandboxId id) { return dial_agent(std::move(id)); },
+             .destroy = [this](SandboxId id) { return remove_unowned(std::move(id)); }},
+            options_.pool),
       timers_(std::make_unique<Timers>()) {}
 
 Engine::~Engine() {
@@ -79,6 +89,7 @@ net::Task<Result<void>> Engine::start() {
   loops_.spawn("expiry", expiry_loop());
   loops_.spawn("housekeeping", housekeeping_loop());
   loops_.spawn("sampler", sampler_loop());
+  if (pool_.enabled()) loops_.spawn("pool", pool_.run());
   co_return Result<void>();
 }
 
@@ -98,6 +109,7 @@ net::Task<void> Engine::shutdown(std::chrono::milliseconds limit, AtShutdown oth
     }
     left = all.size();
   }
+  pool_.stop();
   gate_.close();
   if (left > 0) log::info("shutting down", {{"sandboxes", std::to_string(left)}});
   auto drain = tasks_.drain(limit);
@@ -212,6 +224,7 @@ Statistics Engine::statistics() const {
     }
   }
   figures.waiting_creates = gate_.waiting();
+  figures.pool = pool_.statistics();
   return figures;
 }
 

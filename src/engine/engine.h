@@ -25,6 +25,7 @@
 #include "engine/commands.h"
 #include "engine/expiry.h"
 #include "engine/gate.h"
+#include "engine/pool.h"
 #include "engine/route.h"
 #include "engine/state_machine.h"
 #include "engine/tasks.h"
@@ -58,6 +59,7 @@ struct EngineOptions {
   std::string ca_bundle;  // PEM that sandboxes are to trust (interception); empty: none
   std::uint32_t max_connections_per_sandbox = 0;  // 0: no limit
   std::uint32_t max_pids = 1024;
+  PoolOptions pool;  // nothing is made ahead unless asked for
   std::chrono::seconds max_timeout = std::chrono::hours(24);
   std::chrono::milliseconds create_deadline{30'000};
   std::chrono::milliseconds kill_deadline{30'000};
@@ -73,6 +75,7 @@ struct Statistics {
   std::uint64_t created = 0, create_failures = 0, refused = 0, killed = 0, expired = 0,
                 paused_total = 0, resumed_total = 0, adopted = 0, lost = 0;
   std::vector<double> create_seconds;  // of the last creates, for quantiles; bounded
+  PoolStatistics pool;
 };
 
 class Engine {
@@ -178,14 +181,20 @@ class Engine {
   // Names that end in "locked" need mutex_ held. `run_` are tasks: they own the transition.
 
   // ---- create.cc ----
+  enum class Source : std::uint8_t { pool_first, on_demand };
+  net::Task<Result<SandboxInfo>> make(SandboxPtr sandbox);
   Result<SandboxPtr> reserve(const CreateCommand& command, const templates::Template& base,
-                             egress::Policy policy);
+                             egress::Policy policy, Source source);
   Result<void> check_limits_locked(const std::string& team_id, const std::string& key_id) const;
   Result<void> record_create(const SandboxPtr& sandbox);
   net::Task<void> run_create(SandboxPtr sandbox, Gate::Pass pass);
   void finish_create(const SandboxPtr& sandbox, Result<void> made);
+  Result<void> record_created_locked(const Sandbox& sandbox);
   // ---- boot.cc: from a spec to an agent that knows who it is ----
   net::Task<Result<void>> boot(SandboxPtr sandbox, store::SandboxRecord record, runtime::Disk disk);
+  // From an entry of the pool to an agent that knows who it is.
+  net::Task<Result<void>> hand_out(SandboxPtr sandbox, store::SandboxRecord record,
+                                   Pool::Entry entry);
   net::Task<Result<void>> init_agent(store::SandboxRecord record, std::chrono::milliseconds limit);
   net::Task<Result<void>> check_agent(SandboxId id);
   void set_address(Sandbox& sandbox, Ipv4 address);
@@ -201,6 +210,7 @@ class Engine {
   // False: given up, because the server shuts down.
   net::Task<bool> destroy_until_gone(SandboxId id);
   net::Task<void> drain(std::shared_ptr<Route> route);
+  net::Task<void> remove_unowned(SandboxId id);
   void on_agent_exit(const SandboxId& id);
   void drop(const SandboxPtr& sandbox);
 
@@ -277,6 +287,7 @@ class Engine {
   Gate pulls_;   // agents asked for their logs at once
   Tasks tasks_;  // transitions
   Tasks loops_;  // timers
+  Pool pool_;
 
   mutable std::mutex mutex_;  // guards all below
   std::unordered_map<SandboxId, SandboxPtr> sandboxes_;

@@ -80,6 +80,14 @@ net::Task<Result<Gate::Pass>> Gate::enter(std::chrono::milliseconds limit) {
       " seconds. Try again in a moment, or start fewer at once.");
 }
 
+std::optional<Gate::Pass> Gate::enter_if_idle() {
+  std::lock_guard lock(state_->mutex);
+  if (state_->closed || !state_->line.empty() || 2 * state_->inside >= state_->places)
+    return std::nullopt;
+  ++state_->inside;
+  return Pass(state_);
+}
+
 void Gate::close() {
   std::deque<std::shared_ptr<State::Waiter>> line;
   {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 
 #include "net/task.h"
 
@@ -35,6 +36,8 @@ class Gate {
   // Waits in line for at most `limit`. resource_exhausted, marked as transient (commands.h): the
   // line is too long, or the turn did not come. unavailable: closed.
   net::Task<Result<Pass>> enter(std::chrono::milliseconds limit);
+  // For work that can wait: in only when nobody is in line and half of the places are free.
+  std::optional<Pass> enter_if_idle();
   // Nobody comes in any more; those in line are sent away.
   void close();
   std::size_t waiting() const;

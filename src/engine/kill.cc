@@ -162,6 +162,17 @@ net::Task<bool> Engine::destroy_until_gone(SandboxId id) {
   }
 }
 
+// One that no row names.
+net::Task<void> Engine::remove_unowned(SandboxId id) {
+  auto destroying = destroy(id);
+  auto done = co_await std::move(destroying);
+  if (done.ok()) co_return;
+  log::error("a sandbox of the pool was not removed; trying again",
+             {{"sandbox", id.str()}, {"error", done.error().message}});
+  auto again = destroy_until_gone(std::move(id));
+  co_await std::move(again);
+}
+
 void Engine::drop(const SandboxPtr& sandbox) {
   std::lock_guard lock(mutex_);
   sandboxes_.erase(sandbox->record.id);
@@ -173,6 +184,7 @@ void Engine::on_agent_exit(const SandboxId& id) {
     early_exits_.push_back(id);
     return;
   }
+  if (pool_.died(id)) return;
   const auto found = sandboxes_.find(id);
   if (found == sandboxes_.end()) return;
   Sandbox& sandbox = *found->second;

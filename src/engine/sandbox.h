@@ -26,10 +26,11 @@ struct Engine::Sandbox {
   explicit Sandbox(store::SandboxRecord r) : record(std::move(r)) {}
 
   store::SandboxRecord record;
-  Caller asked_by;               // of the create
-  TransitionPtr transition;      // the present or the last one
-  std::shared_ptr<Route> route;  // while it runs, or is frozen and traffic may wake it
-  bool abandoned = false;        // nobody waits for it any more: kill it as soon as it is made
+  Caller asked_by;                    // of the create
+  std::optional<Pool::Entry> pooled;  // made ahead; it has no row until it runs
+  TransitionPtr transition;           // the present or the last one
+  std::shared_ptr<Route> route;       // while it runs, or is frozen and traffic may wake it
+  bool abandoned = false;             // nobody waits for it any more: kill it as soon as it is made
   KillReason reason = KillReason::request;
 
   egress::Policy policy;

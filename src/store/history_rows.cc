@@ -89,23 +89,26 @@ Result<void> Store::append_logs(const SandboxId& id, const std::vector<LogLine>&
     const std::size_t last = std::min(first + kBatch, lines.size());
     ATOLL_TRY(in_transaction([&]() -> Result<void> {
       for (std::size_t i = first; i < last; ++i) {
-        const LogLine& line = lines[i];
-        Use use(statements_->insert_log);
-        use->bind(1, id.str());
-        use->bind(2, to_ns(line.record.at));
-        use->bind(3, std::int64_t(line.record.level));
-        use->bind(4, line.record.message);
-        use->bind(5, to_json(line.record.fields));
-        if (!line.boot_id.empty()) {
-          use->bind(6, line.boot_id);
-          use->bind(7, line.agent_seq);
-        }
-        ATOLL_TRY(use->run());
+        ATOLL_TRY(write_log(id, lines[i]));
       }
       return {};
     }));
   }
   return {};
+}
+
+Result<void> Store::write_log(const SandboxId& id, const LogLine& line) {
+  Use use(statements_->insert_log);
+  use->bind(1, id.str());
+  use->bind(2, to_ns(line.record.at));
+  use->bind(3, std::int64_t(line.record.level));
+  use->bind(4, line.record.message);
+  use->bind(5, to_json(line.record.fields));
+  if (!line.boot_id.empty()) {
+    use->bind(6, line.boot_id);
+    use->bind(7, line.agent_seq);
+  }
+  return use->run();
 }
 
 Result<std::vector<LogRecord>> Store::logs(const SandboxId& id, const LogFilter& filter) {

@@ -85,14 +85,31 @@ Result<SandboxRecord> read_sandbox(Use& use) {
 
 Result<void> Store::insert_sandbox(const SandboxRecord& record) {
   std::lock_guard lock(mutex_);
+  return write_insert(record);
+}
+
+Result<void> Store::update_sandbox(const SandboxRecord& record) {
+  std::lock_guard lock(mutex_);
+  return write_update(record);
+}
+
+Result<void> Store::record_birth(const SandboxRecord& record, const Birth& birth) {
+  std::lock_guard lock(mutex_);
+  return in_transaction([&]() -> Result<void> {
+    ATOLL_TRY(birth.row == Birth::Row::insert ? write_insert(record) : write_update(record));
+    ATOLL_TRY(write_log(record.id, {birth.log, {}, 0}));
+    return write_audit(birth.audit);
+  });
+}
+
+Result<void> Store::write_insert(const SandboxRecord& record) {
   Use use(statements_->insert_sandbox);
   bind_sandbox(use, record);
   written_ = true;
   return use->run();
 }
 
-Result<void> Store::update_sandbox(const SandboxRecord& record) {
-  std::lock_guard lock(mutex_);
+Result<void> Store::write_update(const SandboxRecord& record) {
   Use use(statements_->update_sandbox);
   use->bind(1, record.id.str());
   use->bind(2, to_string(record.state));

@@ -38,6 +38,15 @@ struct LogLine {
   std::int64_t agent_seq = 0;
 };
 
+// What is written when a sandbox has been made: its row, a line of its log, a line of the audit
+// log.
+struct Birth {
+  enum class Row : std::uint8_t { insert, update };
+  Row row = Row::update;
+  LogRecord log;
+  AuditRecord audit;
+};
+
 struct LogFilter {
   std::optional<Timestamp> from;  // inclusive
   std::optional<Timestamp> to;    // inclusive
@@ -88,6 +97,8 @@ class Store {
   // Writes the columns that change during a life: state, times, boot, network, auto-pause.
   // not_found if there is no such row.
   Result<void> update_sandbox(const SandboxRecord& record);
+  // The row and what is told about it, all or nothing.
+  Result<void> record_birth(const SandboxRecord& record, const Birth& birth);
   // All that are not killed, oldest first.
   Result<std::vector<SandboxRecord>> live_sandboxes();
   Result<std::optional<SandboxRecord>> find_sandbox(const SandboxId& id);
@@ -124,6 +135,11 @@ class Store {
   Store(Database main, Database maintenance);
   Result<void> prepare();
   Result<void> load_default_team();
+  // These need mutex_.
+  Result<void> write_insert(const SandboxRecord& record);
+  Result<void> write_update(const SandboxRecord& record);
+  Result<void> write_log(const SandboxId& id, const LogLine& line);
+  Result<void> write_audit(const AuditRecord& record);
   // Needs mutex_. Nothing of `body` stays when it fails.
   Result<void> in_transaction(const std::function<Result<void>()>& body);
 

@@ -136,6 +136,10 @@ Result<bool> Store::rename_key(const std::string& team_id, const std::string& ke
 
 Result<void> Store::insert_audit(const AuditRecord& record) {
   std::lock_guard lock(mutex_);
+  return write_audit(record);
+}
+
+Result<void> Store::write_audit(const AuditRecord& record) {
   Use use(statements_->insert_audit);
   use->bind(1, to_ns(record.at));
   use->bind(2, record.team_id);

@@ -231,6 +231,18 @@ net::Task<Result<std::unique_ptr<net::Stream>>> FakeRuntime::connect_agent(Sandb
   co_return co_await std::move(dial);
 }
 
+net::Task<Result<void>> FakeRuntime::prepare(std::string) {
+  auto begin = step("prepare");
+  co_return co_await std::move(begin);
+}
+
+net::Task<Result<void>> FakeRuntime::warm(SandboxId id) {
+  auto begin = step("warm");
+  ATOLL_CO_TRY(co_await std::move(begin));
+  if (!find(id)) co_return make_error(Errc::not_found, "no sandbox " + id.str());
+  co_return Result<void>();
+}
+
 void FakeRuntime::on_exit(std::function<void(runtime::ExitNotice)> handler) {
   std::lock_guard lock(mutex_);
   on_exit_ = std::move(handler);
@@ -340,6 +352,11 @@ net::Task<void> FakeRuntime::answer(net::Exchange& exchange) {
   }
   if (exchange.request.path() == "/logs" && !agent_logs.empty()) {
     auto sending = exchange.response.send(200, {}, agent_logs);
+    (void)co_await std::move(sending);
+    co_return;
+  }
+  if (exchange.request.path() == "/warm") {
+    auto sending = exchange.response.send(warm_status, {}, "");
     (void)co_await std::move(sending);
     co_return;
   }

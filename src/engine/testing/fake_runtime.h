@@ -32,6 +32,8 @@ class FakeRuntime final : public runtime::Runtime {
   net::Task<Result<runtime::Usage>> usage(SandboxId id) override;
   net::Task<Result<void>> kill(SandboxId id) override;
   net::Task<Result<void>> set_network(SandboxId id, runtime::NetworkPolicy policy) override;
+  net::Task<Result<void>> prepare(std::string template_id) override;
+  net::Task<Result<void>> warm(SandboxId id) override;
   void on_exit(std::function<void(runtime::ExitNotice)> handler) override;
 
   // ---- what a test sets before, or looks at after ----
@@ -45,9 +47,10 @@ class FakeRuntime final : public runtime::Runtime {
   int failing_creates = 0;
   int failing_destroys = 0;
   int init_status = 204;
+  int warm_status = 404;   // what agents answer to POST /warm
   std::string agent_logs;  // what agents answer to /logs; empty: 404
-  // By name of the operation (create, destroy, freeze, thaw, kill, set_network, init): how often it
-  // fails from now on.
+  // By name of the operation (create, destroy, freeze, thaw, kill, set_network, init, prepare,
+  // warm): how often it fails from now on.
   std::map<std::string, int> failing;
   // An operation that never comes back, as if the server died there: before it had an effect, or
   // after.

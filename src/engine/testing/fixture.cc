@@ -11,11 +11,23 @@ namespace fs = std::filesystem;
 Home::Home() {
   std::string pattern = (fs::temp_directory_path() / "atoll-home-XXXXXX").string();
   path_ = mkdtemp(pattern.data());
-  fs::create_directories(path_ / "templates" / "base-1");
-  std::ofstream(path_ / "templates" / "base-1" / "manifest.json")
-      << R"({"version":1,"templateID":")" << kTemplateId
-      << R"(","names":["base"],"buildID":"3f1f64b4-0000-4000-8000-000000000001","cpuCount":2,"memoryMB":512,)"
-      << R"("diskMB":1024,"envdVersion":"0.6.13","createdAt":"2026-01-01T00:00:00Z","defaultUser":"user"})";
+  add_template("base-1", kTemplateId, "base", 1);
+}
+
+void Home::add_template(const std::string& dir, const std::string& id, const std::string& name,
+                        int build, const std::string& extra) {
+  const fs::path all = path_ / "templates";
+  const fs::path made = all / ".building";
+  fs::create_directories(made);
+  std::ofstream(made / "manifest.json")
+      << "{" << extra << R"("version":1,"templateID":")" << id << R"(","names":[")" << name
+      << R"("],"buildID":"3f1f64b4-0000-4000-8000-00000000000)" << build
+      << R"(","cpuCount":2,"memoryMB":512,"diskMB":1024,"envdVersion":"0.6.13",)"
+      << R"("createdAt":"2026-01-01T00:00:00Z","defaultUser":"user"})";
+  fs::remove_all(all / dir);
+  fs::rename(made, all / dir);
+  // Coarse clocks of file systems must not hide a change.
+  fs::last_write_time(all, fs::last_write_time(all) + std::chrono::seconds(++changes_));
 }
 
 Home::~Home() { fs::remove_all(path_); }

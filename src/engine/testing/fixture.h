@@ -2,6 +2,8 @@
 // running io_context, an engine over a FakeRuntime with one template.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/strand.hpp>
@@ -36,9 +38,14 @@ class Home {
   Home();
   ~Home();
   const std::filesystem::path& path() const { return path_; }
+  // Writes or replaces a template; `extra` are more members of its manifest, with a comma at the
+  // end.
+  void add_template(const std::string& dir, const std::string& id, const std::string& name,
+                    int build, const std::string& extra = {});
 
  private:
   std::filesystem::path path_;
+  int changes_ = 0;
 };
 
 // Runs an io_context with a few threads until it is destroyed.
@@ -56,6 +63,7 @@ class Threads {
 class Fixture {
  public:
   explicit Fixture(EngineOptions options = {}, bool start = true);
+  void start() { EXPECT_TRUE(run(engine->start()).ok()); }
   ~Fixture();
 
   // Runs a coroutine on a strand of its own and waits for what it returns.
