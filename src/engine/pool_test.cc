@@ -210,7 +210,7 @@ TEST(Pool, AFailureOfEverythingIsTold) {
   auto made = f.run(f.engine->create(f.command()));
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(f.engine->statistics().create_failures, 1u);
-  EXPECT_EQ(f.engine->live(), 0u);
+  EXPECT_TRUE(f.eventually([&] { return f.engine->live() == 0; }));
 }
 
 TEST(Pool, LimitsAndMemoryBoundIt) {
