@@ -34,7 +34,7 @@ constexpr const char* kUsage =
     "\n"
     "Started by the server, which keeps the other end of the socket. --dry-run prints what a "
     "launch would do.\n"
-    "for tests: --fail-at STEP, --die-at STEP or STEP+ (after it), --layers-by-stage, "
+    "for tests: --fail-at STEP, --die-at STEP or STEP+ (after it), --layers-by-stage, --zygote-forks N, "
     "--unsafe-cgroup2-without-limits MOUNT\n";
 
 struct Arguments {
@@ -99,6 +99,8 @@ std::optional<Arguments> parse(const std::vector<std::string_view>& args) {
       out.config.agent_path = value;
     } else if (name == "--kernels") {
       out.config.kernels_path = value;
+    } else if (name == "--zygote-forks") {
+      good = read_number(value, out.config.zygote_forks) && out.config.zygote_forks > 0;
     } else if (name == "--fail-at") {
       out.config.fail_at = value;
     } else if (name == "--die-at") {

@@ -377,6 +377,81 @@ TEST_F(JailZygote, TheRunnersOwnZygote) {
   }
 }
 
+TEST_F(JailZygote, AWornZygoteIsReplacedWithoutAGap) {
+  prepared({"--zygote-forks", "2"});
+  const auto before = zygotes();
+  for (int i = 0; i < 8; ++i) {
+    const SandboxId id = create_slim();
+    EXPECT_EQ(warmed(id, 1, {"1"}).size(), 2u);
+    destroy(id);
+  }
+  const auto all_new = [&] {
+    const auto now = zygotes();
+    return now.size() == before.size() && std::none_of(now.begin(), now.end(), [&](int pid) {
+             return std::count(before.begin(), before.end(), pid) > 0;
+           });
+  };
+  for (int i = 0; i < 200 && !all_new(); ++i) pause_for(std::chrono::milliseconds(50));
+  EXPECT_TRUE(all_new());
+}
+
+TEST_F(JailZygote, AFrozenSandboxIsNotWarmed) {
+  prepared();
+  const SandboxId id = create_slim();
+  ASSERT_TRUE(await(runtime_->freeze(id)).ok());
+  EXPECT_EQ(await(runtime_->warm(id)).error().code, Errc::failed_precondition);
+  ASSERT_TRUE(await(runtime_->thaw(id)).ok());
+  listen(id, 0, {});
+  ASSERT_TRUE(await(runtime_->warm(id)).ok());
+  // A boot of the same disk is another sandbox: it has no nursery.
+  ASSERT_TRUE(await(runtime_->kill(id)).ok());
+  runtime::SandboxSpec again = spec();
+  again.id = id;
+  again.template_id = kTemplate;
+  again.disk = runtime::Disk::kept;
+  create(again);
+  EXPECT_EQ(warmed(id, 1, {"1"}).size(), 2u);
+}
+
+TEST_F(JailZygote, CgroupV2) {
+  const std::string mount =
+      host("awk '$0 ~ / - cgroup2 / {printf \"%s\", $5; exit}' /proc/self/mountinfo");
+  if (mount.empty()) GTEST_SKIP() << "no cgroup2 mount";
+  prepared({"--unsafe-cgroup2-without-limits", mount});
+  const SandboxId id = create_slim();
+  const auto lines = warmed(id, 1, {"open('/proc/self/cgroup').read().split()[-1]"});
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[1], "\"0::/\"");
+}
+
+TEST_F(JailZygote, AWardenThatDiesLeavesNothingHalf) {
+  for (const char* point :
+       {"prepare.start", "prepare.start+", "warm.send", "warm.send+", "warm.done+"}) {
+    ASSERT_TRUE(start({"--die-at", point}).ok()) << point;
+    std::vector<int> before;
+    auto prepared_here = await(runtime_->prepare(kTemplate));
+    if (std::string_view(point).starts_with("prepare")) {
+      EXPECT_FALSE(prepared_here.ok()) << point;
+    } else {
+      ASSERT_TRUE(prepared_here.ok()) << point;
+      before = zygotes();
+      ASSERT_FALSE(before.empty());
+      const SandboxId id = create_slim();
+      listen(id, 0, {});
+      EXPECT_FALSE(await(runtime_->warm(id)).ok()) << point;
+    }
+    stop();
+    ASSERT_TRUE(start().ok()) << point;
+    auto left = await(runtime_->list());
+    ASSERT_TRUE(left.ok());
+    for (const auto& found : *left) destroy(found.id);
+    stop();
+    EXPECT_EQ(leaks(), "") << point;
+    for (int pid : before)
+      EXPECT_NE(::access(("/proc/" + std::to_string(pid)).c_str(), F_OK), 0) << point;
+  }
+}
+
 net::Task<Result<int>> post(runtime::JailRuntime& runtime, SandboxId id, std::string target,
                             std::string body) {
   ATOLL_CO_TRY_ASSIGN(auto stream, co_await runtime.connect_agent(id));

@@ -31,8 +31,9 @@ struct WardenConfig {
   std::string instance;
   std::string templates;
   std::string agent_path;
-  std::string kernels_path;       // empty: sandboxes have no runners
-  std::string fail_at;            // tests: name of the step that fails
+  std::string kernels_path;           // empty: sandboxes have no runners
+  std::uint32_t zygote_forks = 2000;  // after so many a zygote is replaced
+  std::string fail_at;                // tests: name of the step that fails
   std::string die_at;             // tests: name of the step at which the warden dies, see faults.h
   bool no_network = false;        // sandboxes have their loopback interface only
   bool layers_by_stage = false;   // tests: mount overlays as on kernels that take no descriptors
@@ -208,6 +209,7 @@ class Warden {
   sys::UniqueFd control_;
   bool greeted_ = false;
   gid_t server_gid_ = 0;
+  std::uint32_t zygote_forks_ = 0;
   std::uint64_t last_token_ = 0;
   std::map<std::uint64_t, Watched> watched_;
   std::map<std::string, Pending> launches_;

@@ -187,6 +187,7 @@ Result<std::unique_ptr<Warden>> Warden::create(const WardenConfig& config) {
                   std::move(network)};
   std::unique_ptr<Warden> warden(new Warden(std::move(host), std::move(*lock), std::move(sandboxes),
                                             config.instance, std::move(poller)));
+  warden->zygote_forks_ = config.zygote_forks;
   ATOLL_TRY(warden->find_left_behind());
   return warden;
 }

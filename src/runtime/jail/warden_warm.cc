@@ -34,7 +34,6 @@ constexpr std::uint32_t kMaxLate = 3;
 // All children of a zygote have its memory layout and its hash seed, and the kernel keeps one list
 // of all of them per page: after so many, or so long, another takes its place. Starting one costs
 // as much as some hundred forks.
-constexpr std::uint32_t kMaxForks = 2000;
 constexpr std::uint32_t kMaxLive = 500;
 constexpr hours kMaxAge{6};
 
@@ -282,8 +281,8 @@ Result<void> Warden::end_warm(std::uint64_t number, const Result<void>& outcome,
         sandbox->second.zygote = warming.zygote;
       }
     }
-    if (!from.worn &&
-        (from.forks >= kMaxForks || from.live >= kMaxLive || Clock::now() - from.born > kMaxAge)) {
+    if (!from.worn && (from.forks >= zygote_forks_ || from.live >= kMaxLive ||
+                       Clock::now() - from.born > kMaxAge)) {
       from.worn = true;
       prepared_.at(from.template_id).again = Clock::now();
     }
