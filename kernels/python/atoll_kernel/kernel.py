@@ -66,6 +66,7 @@ class Kernel:
         self.loop = Loop()
         self.reports = Reports(self.output)
         self.shell.sink = self.reports
+        self.shell.loop = self.loop
         self.shell.loop_runner = self.loop.run
         self.streams = (
             Stream(self.output, self.output.stdout, "<stdout>"),
@@ -125,16 +126,18 @@ class Kernel:
         shell.wants_exit = False
         env = request.get("env")
         given = request.get("arguments")
-        interrupts.ensure()
-        self._restore_streams()
         output.begin()
         try:
             try:
+                interrupts.ensure()
+                self._restore_streams()
                 interrupts.arm()
                 if env:
                     for name, value in env.items():
                         _set_variable(name, value)
                 loop.enter()
+                if "_oh" not in shell.user_ns:  # a cell has cleared its globals
+                    shell.init_user_ns()
                 if given is None:
                     self._cell(request["code"])
                 else:
@@ -210,7 +213,7 @@ class Kernel:
     def _restore_streams(self):
         """A cell may keep its own stream in sys.stdout; a closed or missing one is replaced."""
         out, err = self.streams
-        if sys.stdout is out and sys.stderr is err:
+        if getattr(sys, "stdout", None) is out and getattr(sys, "stderr", None) is err:
             return
         for name, ours in (("stdout", out), ("stderr", err)):
             stream = getattr(sys, name, None)

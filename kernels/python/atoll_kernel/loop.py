@@ -17,6 +17,7 @@ _get_running = events._get_running_loop
 class Loop:
     def __init__(self):
         self._loop = None
+        self.cancelling = False  # an interrupt found the cell waiting; what it sees is a CancelledError
         self._make()
         self._patch_asyncio_run()
 
@@ -43,10 +44,12 @@ class Loop:
                 return loop.run_until_complete(task)
             except BaseException:
                 if not task.done():  # interrupted while it waited
+                    self.cancelling = True
                     task.cancel()
                     loop.run_until_complete(asyncio.wait([task], timeout=2))
                 raise
         finally:
+            self.cancelling = False
             if not loop.is_closed():
                 _set_running(loop)
 

@@ -2,6 +2,7 @@
 
 import builtins
 import getpass
+import os
 
 from IPython.core import interactiveshell as _base
 from IPython.core.displayhook import DisplayHook
@@ -74,6 +75,7 @@ class Shell(InteractiveShell):
     sink = Any(Sink())
     kernel = None  # libraries take a shell that has this for a notebook, not for a terminal
     wants_exit = False
+    loop = None  # of the kernel (loop.Loop)
 
     @observe("ipython_dir")
     def _ipython_dir_changed(self, change):
@@ -86,6 +88,11 @@ class Shell(InteractiveShell):
         super().init_hooks()
         self.set_hook("show_in_pager", lambda *page, **options: None, 99)
 
+    def init_user_ns(self):
+        """Cells find `os` without an import."""
+        super().init_user_ns()
+        self.user_ns["os"] = self.user_ns_hidden["os"] = os
+
     def init_display_formatter(self):
         super().init_display_formatter()
         values.install(self.display_formatter)
@@ -95,6 +102,14 @@ class Shell(InteractiveShell):
 
     def ask_exit(self):
         self.wants_exit = True
+
+    def showtraceback(self, exc_tuple=None, *args, **options):
+        if self.loop is not None and self.loop.cancelling:
+            kind, value, trace = self._get_exc_info(exc_tuple)
+            if kind.__name__ == "CancelledError":
+                interrupt = KeyboardInterrupt()
+                exc_tuple = KeyboardInterrupt, interrupt, trace
+        super().showtraceback(exc_tuple, *args, **options)
 
     def _showtraceback(self, etype, evalue, stb):
         self.sink.error(etype.__name__, safe_text(evalue), "".join(stb) if isinstance(stb, list) else str(stb))
@@ -138,6 +153,4 @@ def create():
     shell = Shell.instance(config=configuration(), ipython_dir="/nonexistent", profile_dir=Profile())
     builtins.input = _no_input
     getpass.getpass = _no_input
-    shell.user_ns["os"] = __import__("os")
-    shell.user_ns_hidden["os"] = shell.user_ns["os"]
     return shell

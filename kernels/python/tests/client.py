@@ -14,6 +14,14 @@ ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/home/user", "USER": "us
 PATIENCE = 60  # seconds until a silent runner fails the test
 
 
+for _descriptor in os.listdir("/proc/self/fd"):
+    if int(_descriptor) > 2:
+        try:
+            os.set_inheritable(int(_descriptor), False)
+        except OSError:
+            pass  # that of the listing
+
+
 class Died(Exception):
     """The runner closed its socket."""
 
@@ -68,7 +76,6 @@ class Runner:
             os.dup2(theirs.fileno(), 3)
 
         # close_fds would close 3: the child gets it from preexec_fn, and only it.
-        os.set_inheritable(null, True)
         self.process = subprocess.Popen(
             ["python3", RUNNER], stdin=null, stdout=null, stderr=null, env=env, cwd="/",
             preexec_fn=place, close_fds=False, start_new_session=True,
