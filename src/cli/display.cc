@@ -104,7 +104,7 @@ void Display::show(const client::CellResult& result) {
     if (text.empty()) continue;
     const auto content = content_of(how, text);
     if (!content) continue;
-    auto path = saver_.save("result-1" + std::string(how.suffix), *content);
+    auto path = saver_.save("result" + std::string(how.suffix), *content);
     if (!path.ok()) return note("an image could not be saved: " + path.error().message);
     return saved(*path);
   }

@@ -1,11 +1,16 @@
 """A server in a home of its own, the command line against it, and a place for checks."""
 
+import fcntl
 import json
 import os
+import pty
 import re
+import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 import traceback
 from pathlib import Path
@@ -73,6 +78,51 @@ class Machine:
 
     def sandboxes(self, *filters):
         return json.loads(self.atoll("sandbox", "ls", "--json", *filters))
+
+
+class Terminal:
+    """A program on a terminal of its own."""
+
+    def __init__(self, argv, rows=24, columns=80):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execve(argv[0], argv, {**CLEAN, "TERM": "xterm"})
+        self.seen = b""
+        self.resize(rows, columns)
+
+    def resize(self, rows, columns):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def expect(self, text, limit=10):
+        end = time.monotonic() + limit
+        while text.encode() not in self.seen:
+            ready, _, _ = select.select([self.fd], [], [], max(0, end - time.monotonic()))
+            check(ready, f"{text!r} did not come; the terminal shows {self.seen[-600:]!r}")
+            try:
+                self.seen += os.read(self.fd, 4096)
+            except OSError:
+                check(text.encode() in self.seen, f"it ended without {text!r}: {self.seen[-600:]!r}")
+        self.seen = self.seen.split(text.encode(), 1)[1]
+
+    def end(self, limit=10):
+        deadline = time.monotonic() + limit
+        while time.monotonic() < deadline:
+            ready, _, _ = select.select([self.fd], [], [], 0.05)
+            try:
+                if ready:
+                    self.seen += os.read(self.fd, 4096)
+            except OSError:
+                pass
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                os.close(self.fd)
+                return os.waitstatus_to_exitcode(status)
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        check(False, f"it did not end; the terminal shows {self.seen[-600:]!r}")
 
 
 def run_tests(name, tests, machine):
