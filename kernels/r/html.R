@@ -22,8 +22,10 @@ html_table <- function(frame) {
   cells <- lapply(shown, function(column) html_escape(substr(trimws(format(column)), 1L, 200L)))
   names <- if (.row_names_info(shown) > 0L) html_escape(row.names(shown)) else as.character(seq_len(rows))
   head <- paste0("<th>", c("", html_escape(names(shown))), "</th>", collapse = "")
-  body <- do.call(paste0, c(list("<tr><th>", names, "</th>"), lapply(cells, function(x) paste0("<td>", x, "</td>")), "</tr>\n"))
+  columns <- lapply(cells, function(x) paste0("<td>", x, "</td>"))
+  body <- do.call(paste0, c(list("<tr><th>", names, "</th>"), unname(columns), "</tr>\n"))
   if (rows == 0L) body <- character()
   size <- sprintf("<caption>A data.frame: %d \u00d7 %d</caption>\n", nrow(frame), ncol(frame))
-  paste0("<table>\n", size, "<thead><tr>", head, "</tr></thead>\n<tbody>\n", paste(body, collapse = ""), "</tbody>\n</table>")
+  head <- paste0("<thead><tr>", head, "</tr></thead>\n")
+  paste0("<table>\n", size, head, "<tbody>\n", paste(body, collapse = ""), "</tbody>\n</table>")
 }

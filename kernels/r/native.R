@@ -5,7 +5,10 @@ native <- NULL  # its functions, by name
 
 load_native <- function(directory) {
   dll <- dyn.load(file.path(directory, paste0(library_name, .Platform$dynlib.ext)))
-  names <- c("init", "next", "code", "done", "flush", "stderr", "collect", "taken", "taken_text", "abandon", "exit", "result", "error")
+  names <- c(
+    "init", "next", "code", "done", "flush", "stderr", "collect", "taken", "taken_text", "abandon", "exit",
+    "result", "error"
+  )
   native <<- sapply(names, function(name) getNativeSymbolInfo(paste0("atoll_", name), dll), simplify = FALSE)
   if (.C(native$init, failed = 0L)$failed != 0L) stop("descriptor 3 is not the agent's socket")
 }

@@ -1,6 +1,6 @@
-# Plots. The default device is a PNG device that writes each page to a file when the page is finished: the next one began, or
-# the device was closed. Such a file is a result. At the end of a run the page that is still open is drawn into a file of
-# its own, so that a later run can go on with it; it is shown again only if it was changed then.
+# Plots. The default device is a PNG device that writes each page to a file when the page is finished: the next
+# one began, or the device was closed. Such a file is a result. At the end of a run the page that is still open is
+# drawn into a file of its own, so that a later run can go on with it; it is shown again only if it was changed then.
 
 page_width <- 7
 page_dpi <- 120

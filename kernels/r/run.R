@@ -21,7 +21,8 @@ serve <- function(directory) {
 settle <- function() {
   site <- file.path(R.home("etc"), "Rprofile.site")
   if (file.exists(site)) tryCatch(sys.source(site, envir = new.env(parent = globalenv())), error = function(e) NULL)
-  options(keep.source = TRUE, pager = "cat", help_type = "text", menu.graphics = FALSE, browser = function(url) invisible())
+  options(keep.source = TRUE, pager = "cat", help_type = "text", menu.graphics = FALSE)
+  options(browser = function(url) invisible())
   start_plots()
   leave <<- base::quit
   replace_in_base("quit", quit_run)
@@ -65,8 +66,8 @@ run <- function(code) {
   if (exists("outcome") && is.list(outcome)) send_error(outcome$name, outcome$value, outcome$traceback)
 }
 
-# What fails in the runner's own work on a plot (its file was removed, a package's drawing cannot be repeated) costs that
-# plot, not the run.
+# What fails in the runner's own work on a plot (its file was removed, a package's drawing cannot be repeated) costs
+# that plot, not the run.
 quietly <- function(expr) tryCatch(suppressMessages(suppressWarnings(expr)), error = function(e) NULL)
 
 # "next", "quit", or the error that ends the run.
@@ -115,7 +116,8 @@ print_value <- function(value) {
 }
 
 text_of <- function(condition) {
-  paste(tryCatch(conditionMessage(condition), error = function(e) "(the message of this condition failed)"), collapse = "\n")
+  text <- tryCatch(conditionMessage(condition), error = function(e) "(the message of this condition failed)")
+  paste(text, collapse = "\n")
 }
 
 on_message <- function(condition) {
@@ -161,13 +163,14 @@ user_calls <- function(calls) {
 numbered <- function(calls) {
   count <- length(calls)
   if (count == 0L) return("")
-  shown <- if (count > traceback_calls) c(seq_len(traceback_calls / 2L), seq(count - traceback_calls / 2L + 1L, count)) else seq_len(count)
+  half <- traceback_calls / 2L
+  shown <- if (count > traceback_calls) c(seq_len(half), seq(count - half + 1L, count)) else seq_len(count)
   lines <- vapply(shown, function(i) {
     line <- attr(calls[[i]], "srcref")
     place <- if (is.null(line)) "" else paste0("   # at line ", line[[1L]], " of the cell")
     text <- call_text(calls[[i]])
     paste0(i, ". ", if (is.null(text)) "" else text, place)
   }, "")
-  if (count > traceback_calls) lines <- append(lines, "...", traceback_calls / 2L)
+  if (count > traceback_calls) lines <- append(lines, "...", half)
   paste0(paste(lines, collapse = "\n"), "\n")
 }

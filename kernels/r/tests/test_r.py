@@ -179,7 +179,10 @@ class Values(Shared):
         points = self.run_code(f"s <- '{odd}'; cat(utf8ToInt(s))").stdout
         self.assertEqual([int(p) for p in "".join(points).split()], [ord(c) for c in odd])
         # As JSON may write it too: escapes, surrogate pairs, a lone half, NUL.
-        self.runner.socket.sendall(b'{"op":"execute", "unknown": [1, {"a": ["}"]}], "code":"s <- \'\\u00e9\\ud83d\\ude00\\ud83d\\u0000\\/\'; cat(utf8ToInt(s))" }\n')
+        self.runner.socket.sendall(
+            b'{"op":"execute", "unknown": [1, {"a": ["}"]}], '
+            b'"code":"s <- \'\\u00e9\\ud83d\\ude00\\ud83d\\u0000\\/\'; cat(utf8ToInt(s))" }\n'
+        )
         run = Run(self.runner.collect())
         self.assertEqual(run.stdout, ["233 128512 65533 65533 47"])
 
@@ -238,10 +241,11 @@ class Output(Shared):
         self.assertEqual(self.run_code('system2("echo", "two")').stdout, ["two\n"])
 
     def test_children_do_not_have_the_socket(self):
-        # ls itself has one more descriptor, the directory that it reads: 3.
-        run = self.run_code('basename(system("readlink /proc/self/fd/* 2>/dev/null", intern = TRUE))')
-        self.assertNotIn("socket", run.texts[0])
-        self.assertEqual(self.run_code('any(grepl("socket", Sys.readlink(dir("/proc/self/fd", full.names = TRUE))))').texts, ["[1] TRUE"])
+        run = self.run_code('system("readlink /proc/self/fd/* 2>/dev/null", intern = TRUE)')
+        self.assertIn("pipe:", run.texts[0])
+        self.assertNotIn("socket:", run.texts[0])
+        own = 'any(grepl("socket:", Sys.readlink(dir("/proc/self/fd", full.names = TRUE))))'
+        self.assertEqual(self.run_code(own).texts, ["[1] TRUE"])
 
     def test_long_output_is_sent_in_parts(self):
         run = self.run_code('for (i in 1:40000) cat("\u00e9\u00e9\u00e9\u00e9\u00e9\\n")')

@@ -64,7 +64,7 @@ def _artists(ax):
 
 
 def _is_empty(artist):
-    """Without points or extent: what seaborn adds only to have it in the legend, and bands of error without an error."""
+    """Without points or extent: what seaborn adds for its legend only, and bands of error without an error."""
     if isinstance(artist, Line2D):
         return len(artist.get_xdata(orig=False)) == 0
     if isinstance(artist, Rectangle):

@@ -1,4 +1,4 @@
-"""Values of matplotlib's artists as values of JSON: float, str or None. NaN and infinities have no form and become None."""
+"""Values of matplotlib's artists as values of JSON: float, str or None. NaN and infinities become None."""
 
 import datetime
 import decimal
