@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROWS = Path(__file__).resolve().parents[1] / "rows.tsv"
-SDK_AREAS = ("commands", "files", "pty", "git", "sandbox", "lifecycle", "network")
+SDK_AREAS = ("commands", "files", "pty", "git", "sandbox", "lifecycle", "network", "code", "languages", "charts", "flows")
 # Without an SDK, and with the official command line.
-RAW_AREAS = ("wire", "api", "proxy", "egress", "http2", "bad-input", "cli", "kill", "host", "limits", "restart")
+RAW_AREAS = ("wire", "api", "proxy", "egress", "http2", "bad-input", "cli", "interpreter", "bombs", "cycles", "kill", "host", "limits", "restart")
 AREAS = SDK_AREAS + RAW_AREAS
 MODES = {"T": "tls", "P": "plain", "D": "debug"}
 # An old release is a client of its own.
@@ -37,7 +37,7 @@ class Row:
             for client in self.clients:
                 yield mode, client
                 # Old releases over plain URLs: only what their releases handle otherwise (connect, pause).
-                if ("O" in self.where or "J" in self.where and client == "js") and client in ("js", "sync", "async") and (
+                if ("O" in self.where or "J" in self.where and client == "js" or "Y" in self.where and client != "js") and client in ("js", "sync", "async") and (
                         mode == "tls" or (mode == "plain" and self.area in ("sandbox", "lifecycle"))):
                     yield mode, client + OLD
 

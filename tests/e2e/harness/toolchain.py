@@ -108,7 +108,7 @@ def ensure_js_sdk(newest=True):
             if done.returncode != 0:
                 raise Unavailable(f"npm ci failed:\n{last_lines(done)}")
             stamp.write_text(wanted)
-        for package in ("e2b", "@e2b/cli") if newest else ():
+        for package in ("e2b", "@e2b/code-interpreter", "@e2b/cli") if newest else ():
             asked = run(["npm", "view", package, "version"], cwd=JS)
             latest = asked.stdout.strip().splitlines()[-1] if asked.returncode == 0 and asked.stdout.strip() else None
             if latest is None:
@@ -119,14 +119,32 @@ def ensure_js_sdk(newest=True):
                 if done.returncode != 0:
                     raise Unavailable(f"{package} {latest} could not be installed:\n{last_lines(done)}")
                 stamp.write_text(wanted)
-    return {"js": js_version("e2b"), "js-old": js_version("e2b-old"), "cli": js_version("@e2b/cli")}
+    return {"js": js_version("e2b"), "js-old": js_version("e2b-old"), "cli": js_version("@e2b/cli"),
+            "js-code": js_version("@e2b/code-interpreter")}
+
+
+def ensure_runtime(name):
+    """Another JavaScript runtime (bun, deno) from npm. Returns (program, version)."""
+    prefix = CACHE / name
+    program = prefix / "node_modules" / ".bin" / name
+    with locked(name):
+        if not program.exists():
+            say(f"fetching {name} from npm")
+            prefix.mkdir(parents=True, exist_ok=True)
+            done = run(["npm", "install", "--no-fund", "--no-audit", "--prefix", str(prefix), name])
+            if done.returncode != 0 or not program.exists():
+                raise Unavailable(f"npm could not fetch {name}: {last_lines(done, 2)}")
+        shown = run([str(program), "--version"])
+        if shown.returncode != 0:
+            raise Unavailable(f"{name} does not start: {last_lines(shown, 2) or shown.returncode}")
+    return str(program), re.search(r"[\d.]+", shown.stdout)[0]
 
 
 # --- Python
 
 
-def python_sdk_version(python):
-    done = run([python, "-c", "import importlib.metadata as m; print(m.version('e2b'))"])
+def python_sdk_version(python, package="e2b"):
+    done = run([python, "-c", f"import importlib.metadata as m; print(m.version('{package}'))"])
     return done.stdout.strip() if done.returncode == 0 else None
 
 

@@ -54,18 +54,20 @@ const rows = new Map(readFileSync(new URL('../rows.tsv', import.meta.url), 'utf8
 export const applies = (id) =>
   (rows.get(id) ?? '').includes(debug ? 'D' : overTls ? 'T' : 'P') && (!oldRelease || /[OJ]/.test(rows.get(id)))
 
-// Declares one row. Options: `create` are options of Sandbox.create; `sandbox: false` leaves creating to the body. The body
+// Declares one row. Options: `create` are options of Sandbox.create; `sandbox: false` leaves creating to the body; `make` creates
+// another kind of sandbox; `skip` says why the case cannot be run here. The body
 // gets { sandbox, defer, t }; `defer` registers a cleanup that runs before the sandbox ends.
 export function row(id, options, body) {
   if (!rows.has(id)) throw new Error(`rows.tsv does not know '${id}'`)
   if (!applies(id)) return
   const limit = options.limitMs ?? perTestLimitMs
-  test(id, { timeout: limit }, async (t) => {
+  test(id, { timeout: limit, skip: options.skip }, async (t) => {
     const cleanups = []
     const defer = (cleanup) => cleanups.push(cleanup)
     let sandbox
     if (options.sandbox !== false) {
-      sandbox = await Sandbox.create('base', { metadata: { e2e: id }, ...options.create })
+      const make = options.make ?? ((wanted) => Sandbox.create('base', wanted))
+      sandbox = await make({ metadata: { e2e: id }, ...options.create })
       if (!debug) cleanups.push(() => sandbox.kill())
     }
     try {

@@ -19,7 +19,8 @@ def pytest_runtest_logfinish():
     gc.collect()
 
 
-LIMIT_SECONDS = 30 * float(os.environ.get("E2E_TIME_SCALE", "1"))
+LIMIT_SECONDS = 30
+TIME_SCALE = float(os.environ.get("E2E_TIME_SCALE", "1"))
 
 
 def pytest_collection_modifyitems(items):
@@ -29,11 +30,14 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item):
+    row = item.get_closest_marker("row")
+    limit = ((row and row.kwargs.get("seconds")) or LIMIT_SECONDS) * TIME_SCALE
+
     def expired(signum, frame):
-        raise TimeoutError(f"case took longer than {LIMIT_SECONDS:.0f} s")
+        raise TimeoutError(f"case took longer than {limit:.0f} s")
 
     previous = signal.signal(signal.SIGALRM, expired)
-    signal.setitimer(signal.ITIMER_REAL, LIMIT_SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, limit)
     try:
         yield
     finally:

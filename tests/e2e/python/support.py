@@ -33,13 +33,14 @@ SandboxNotFoundException = getattr(e2b, "SandboxNotFoundException", e2b.NotFound
 
 
 class Flavor:
-    def __init__(self, name, sandbox):
+    def __init__(self, name, sandbox, template="base"):
         self.name = name
         self.Sandbox = sandbox
-        self.is_async = sandbox is e2b.AsyncSandbox
+        self.template = template
+        self.is_async = issubclass(sandbox, e2b.AsyncSandbox)
 
     async def create(self, **options):
-        options.setdefault("template", "base")
+        options.setdefault("template", self.template)
         return await settle(self.Sandbox.create(**options))
 
 
@@ -119,21 +120,21 @@ for line in Path(__file__).resolve().parents[1].joinpath("rows.tsv").read_text()
 
 
 def applies(row_id):
-    """Does the row hold where we are? rows.tsv says: T over a domain with TLS, P by plain URLs, D debug mode, O old releases (J: of JavaScript)."""
+    """Does the row hold where we are? rows.tsv says: T over a domain with TLS, P by plain URLs, D debug mode, O old releases (J: of JavaScript, Y: of Python)."""
     places = ROWS[row_id]
-    return ("D" if DEBUG else "T" if OVER_TLS else "P") in places and (not OLD or "O" in places)
+    return ("D" if DEBUG else "T" if OVER_TLS else "P") in places and (not OLD or "O" in places or "Y" in places)
 
 
-def row(row_id, flavors=("sync", "async"), sandbox=True, **create):
-    """Declares the body of one row for `flavors`."""
+def row(row_id, flavors=("sync", "async"), sandbox=True, kinds=FLAVORS, seconds=None, **create):
+    """Declares the body of one row for `flavors`; `kinds` says what their sandboxes are."""
 
     def declare(body):
-        @pytest.mark.row(row_id)
+        @pytest.mark.row(row_id, seconds=seconds)
         @pytest.mark.skipif(not applies(row_id), reason="does not apply here")
         @pytest.mark.parametrize("flavor", flavors)
         def case(flavor):
             async def main():
-                one = Case(FLAVORS[flavor])
+                one = Case(kinds[flavor])
                 try:
                     if sandbox:
                         one.sbx = await one.flavor.create(**{"metadata": {"e2e": row_id}, **create})

@@ -1,0 +1,10 @@
+import matplotlib.pyplot as plt
+fig, ax = plt.subplots()
+ax.add_artist(plt.Circle((0, 0), 1, color="navy", fill=False))
+ax.add_artist(plt.Circle((0, 0), 2, color="teal", fill=False))
+ax.set_xlim(-3, 3)
+ax.set_ylim(-3, 3)
+ax.set_aspect("equal")
+plt.title("Two Concentric Circles")
+plt.grid(True)
+plt.show()
