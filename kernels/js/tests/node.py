@@ -10,10 +10,12 @@ COMMAND = ["node", "/run/atoll/kernels/js/main.cjs"]
 
 
 class NodeRunner(client.Runner):
+    command = COMMAND
+
     def __init__(self, cwd="/home/user", env=client.ENV, start=True):
         ours, theirs = socket.socketpair()
         self.process = subprocess.Popen(
-            COMMAND, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=client.ENV, cwd="/",
+            self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=client.ENV, cwd="/",
             preexec_fn=lambda: os.dup2(theirs.fileno(), 3), close_fds=False, start_new_session=True,
         )
         theirs.close()
