@@ -32,7 +32,7 @@ const std::vector<Language>& table() {
        Arguments::main},
       {"bash", {"/usr/bin/python3", "-IS", "{kernels}/bash/main.py"}, "bash/main.py"},
       {"r", {"Rscript", "--vanilla", "{kernels}/r/main.R"}, "r/main.R"},
-      {"java", {"java", "-cp", "{kernels}/java/kernel.jar", "Main"}, "java/kernel.jar"},
+      {"java", {"/usr/bin/python3", "-IS", "{kernels}/java/start.py"}, "java/start.py"},
   };
   return languages;
 }
