@@ -158,6 +158,7 @@ class World:
         os.chmod(self.work, 0o755)
         self.stage = os.path.join(self.work, "stage")  # where barehost.py puts a control's own tmpfs
         self.secret = secrets.token_hex(16)
+        os.environ["SECURITY_CANARY"] = self.secret  # the server's environment has it, no sandbox may
         os.mkdir(os.path.join(self.work, "canary"))
         self.canary = os.path.join(self.work, "canary", "secret.txt")
         # Readable by everybody: what protects it is that a sandbox cannot reach it.
