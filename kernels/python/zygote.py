@@ -89,6 +89,7 @@ def main():
     gc.freeze()
     if wanted["immortal"]:
         library.atoll_immortalise()
+        gc.freeze()  # also what became known to the collector on the way: a collection in a copy must not write to shared pages
     if wanted["huge_pages"]:
         library.atoll_memory_settle()
     if library.atoll_zygote_ready(WARDEN) < 0:
