@@ -94,8 +94,8 @@ class Shell(InteractiveShell):
         self.user_ns["os"] = self.user_ns_hidden["os"] = os
 
     def init_display_formatter(self):
-        super().init_display_formatter()
-        values.install(self.display_formatter)
+        self.display_formatter = values.Formatter(parent=self)
+        self.configurables.append(self.display_formatter)
 
     def enable_gui(self, gui=None):
         """There is none; %matplotlib asks anyway."""

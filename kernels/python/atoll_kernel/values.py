@@ -9,7 +9,7 @@ import datetime
 import math
 import sys
 
-from IPython.core.formatters import BaseFormatter
+from IPython.core.formatters import BaseFormatter, DisplayFormatter
 from traitlets import ObjectName, Unicode
 
 from . import jsontext
@@ -34,14 +34,38 @@ class ChartFormatter(BaseFormatter):
         return super().__call__(obj)
 
 
-def install(display_formatter):
-    formatters = display_formatter.formatters
-    as_json = formatters["application/json"]
-    as_json.for_type(list, json_copy)
-    as_json.for_type(dict, json_copy)
-    data = formatters["e2b/data"] = DataFormatter(parent=display_formatter)
-    data.for_type_by_name("pandas.core.frame", "DataFrame", frame_data)
-    formatters["e2b/chart"] = ChartFormatter(parent=display_formatter)
+class Formatter(DisplayFormatter):
+    """All representations of a value. Plain builtins have but one, and are not put to every formatter."""
+
+    _plain = frozenset((bool, bytes, complex, float, int, str, tuple))
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        formatters = self.formatters
+        as_json = formatters["application/json"]
+        as_json.for_type(list, json_copy)
+        as_json.for_type(dict, json_copy)
+        data = formatters["e2b/data"] = DataFormatter(parent=self)
+        data.for_type_by_name("pandas.core.frame", "DataFrame", frame_data)
+        formatters["e2b/chart"] = ChartFormatter(parent=self)
+        self._text = formatters["text/plain"]
+        others = [f for f in formatters.values() if f is not self._text]
+        # Where a cell can register printers of its own for these types.
+        self._known = len(formatters)
+        self._printers = [f.type_printers for f in (*others, self.ipython_display_formatter, self.mimebundle_formatter)]
+        self._printers += [f.singleton_printers for f in others]
+        self._formatters = formatters
+
+    def format(self, obj, include=None, exclude=None):
+        kind = type(obj)
+        if kind in self._plain and not include and not exclude and len(self._formatters) == self._known:
+            for printers in self._printers:
+                if kind in printers or id(obj) in printers:
+                    break
+            else:
+                text = self._text(obj)
+                return ({} if text is None else {"text/plain": text}), {}
+        return super().format(obj, include, exclude)
 
 
 def json_copy(value):

@@ -64,6 +64,15 @@ class Cells(RunnerTest):
         run = self.ok("class D:\n    def _repr_e2b_data_(self): return {'q': [1]}\n    def _repr_e2b_chart_(self): return {'type': 'line'}\n    def __repr__(self): return 'D'\nD()")
         self.assertEqual(run.results, [{"type": "result", "text": "D", "data": {"q": [1]}, "chart": {"type": "line"}, "extra": {}, "is_main_result": True}])
 
+    def test_registered_printers(self):
+        self.ok("f = get_ipython().display_formatter.formatters['text/html']\nf.for_type(int, lambda i: f'<b>{i}</b>')")
+        self.assertEqual(self.ok("7").results[0]["html"], "<b>7</b>")
+        self.ok("f.pop(int);")
+        self.assertNotIn("html", self.ok("7").results[0])
+        self.ok("%precision 2")
+        self.assertEqual(self.ok("1.23456").text, "1.23")
+        self.ok("%precision")
+
     def test_unicode(self):
         run = self.ok("print('\\ud83d\\ude00 \\u2028 \\ud800 é \\\\ud800')")
         self.assertEqual(run.stdout, ["\U0001f600 \u2028 \ufffd é \\ud800\n"])
