@@ -287,7 +287,8 @@ def writing(world):
     opened += json.loads(out)
     if opened or state() != before:
         raise Fail(f"the template can be changed through a kernel: {opened[:3]}")
-    os.close(os.open(python, os.O_RDWR))  # the control: root of the host, without the read-only mount
+    info = os.stat(python)  # the control: without the read-only mount it can be changed; to what it was
+    os.utime(python, ns=(info.st_atime_ns, info.st_mtime_ns))
     return "succeeded"
 
 
