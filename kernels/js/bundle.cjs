@@ -69,26 +69,34 @@ function is_error(value) {
   return types.isNativeError(value) || attempt(() => value instanceof Error) === 'true';
 }
 
-// The stack without the frames of the runner.
-function clean_stack(stack) {
-  const lines = stack.split('\n');
-  const last = lines.findIndex((line) => /^ {4}at .*(?:node:inspector:|node:guard|node:vm:|\/kernels\/js\/\w+\.cjs:)/.test(line));
-  return (last < 0 ? lines : lines.slice(0, last))
-    .filter((line) => !/^ {4}at (?:async )?process\.processTicksAndRejections /.test(line)).join('\n');
+const RUNNER_FILE = /^(?:node:inspector|node:guard|node:vm)$|\/kernels\/js\/\w+\.cjs$/;
+const TASK_QUEUE = 'node:internal/process/task_queues';
+
+// Stacks end where the runner begins. The text is the one that Node makes when there is no such hook.
+function install_stack_filter() {
+  const { toString } = Error.prototype;
+  const hook = (error, sites) => {
+    let end = sites.findIndex((site) => RUNNER_FILE.test(site.getFileName()));
+    if (end < 0) end = sites.length;
+    const kept = sites.slice(0, end).filter((site) => site.getFileName() !== TASK_QUEUE);
+    const head = attempt(() => toString.call(error), '<error>');
+    return [head, ...kept].join('\n    at ');
+  };
+  Object.defineProperty(Error, 'prepareStackTrace', { value: hook, configurable: true, writable: true, enumerable: false });
 }
 
 // The text that Node would print for an uncaught error.
 function stack_text(value) {
   if (!is_error(value)) return attempt(() => inspect(value), 'unprintable value');
   const stack = attempt(() => value.stack, '');
-  return cut(clean_stack(stack) || attempt(() => `${value.name}: ${value.message}`, 'Error'));
+  return cut(stack || attempt(() => `${value.name}: ${value.message}`, 'Error'));
 }
 
 function error_line(value, map_stack) {
   if (!is_error(value)) {
     return { type: 'error', name: typeof value, value: cut(attempt(() => inspect(value), '')), traceback: '' };
   }
-  let stack = clean_stack(attempt(() => value.stack ?? '', ''));
+  let stack = attempt(() => value.stack ?? '', '');
   if (map_stack) stack = map_stack(stack);
   return {
     type: 'error', name: attempt(() => value.name, 'Error'), value: cut(attempt(() => value.message, '')),
@@ -120,4 +128,6 @@ function make_helper(emit) {
   return Object.freeze({ ...methods(true), display: () => Object.freeze(methods(false)) });
 }
 
-module.exports = { bundle, describe, error_line, stack_text, json_text, make_helper, trim_quotes };
+module.exports = {
+  install_stack_filter, bundle, describe, error_line, stack_text, json_text, make_helper,
+};

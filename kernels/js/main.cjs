@@ -8,7 +8,7 @@
 const output = require('./output.cjs');
 output.install_streams();
 const { evaluate, interruptible, is_interruptible } = require('./evaluate.cjs');
-const { bundle, describe, error_line, stack_text, json_text, make_helper } = require('./bundle.cjs');
+const { install_stack_filter, bundle, describe, error_line, stack_text, json_text, make_helper } = require('./bundle.cjs');
 const modules = require('./modules.cjs');
 const { HELPER, is_plain, transform, stack_mapper } = require('./transform.cjs');
 const { Console } = require('console');
@@ -198,6 +198,7 @@ function define(name, value) {
   Object.defineProperty(globalThis, name, { value, configurable: true, writable: true, enumerable: false });
 }
 
+install_stack_filter();
 define(HELPER, helper);
 define('$$', make_helper(emit));
 define('console', new Console({ stdout: process.stdout, stderr: process.stderr }));

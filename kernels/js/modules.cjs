@@ -40,6 +40,7 @@ function importer(file) {
       found = new vm.Script('(specifier, options) => import(specifier, options)', {
         filename: file, importModuleDynamically: vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
       }).runInThisContext();
+      found('node:path').catch(() => {}); // the first call is what warns
     } finally {
       process.emitWarning = emitWarning;
     }

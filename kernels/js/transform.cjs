@@ -12,9 +12,9 @@
 const HELPER = '__atoll__'; // the global object that rewritten code refers to
 const ESBUILD = '/usr/bin/esbuild';
 const ESBUILD_ARGUMENTS = [
-  '--loader=ts', '--target=esnext', '--sourcemap=inline', '--sources-content=false', '--tree-shaking=false',
+  '--loader=ts', '--target=es2022', '--sourcemap=inline', '--sources-content=false', '--tree-shaking=false',
   '--log-level=error', '--color=false', '--log-limit=1', '--charset=utf8',
-  '--tsconfig-raw={"compilerOptions":{"verbatimModuleSyntax":true,"target":"esnext","useDefineForClassFields":true}}',
+  '--tsconfig-raw={"compilerOptions":{"verbatimModuleSyntax":true,"useDefineForClassFields":true}}',
 ];
 
 // What earlier cells declared at the top level.

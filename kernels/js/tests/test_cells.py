@@ -125,7 +125,8 @@ class Modules(NodeTest):
         self.write("node_modules/only-esm/package.json", '{"name":"only-esm","type":"module","exports":{"import":"./i.js"}}')
         self.write("node_modules/only-esm/i.js", "export default 'd'; export const named = 'n';")
         self.assertEqual(self.text("import d, { named } from 'only-esm'; d + named"), "dn")
-        self.assertEqual(self.text("(await import('only-esm')).named"), "n")
+        run = self.ok("(await import('only-esm')).named")
+        self.assertEqual((run.text, run.stderr), ("n", []))
         self.write("local.mjs", "export const here = await Promise.resolve('here')")
         self.assertEqual(self.text("import { here } from './local.mjs'; here"), "here")
         self.assertEqual(self.text("import('./local.mjs').then(m => m.here)"), "here")
@@ -176,6 +177,7 @@ class TypeScript(NodeTest):
             "class P { constructor(private readonly v: number) {} get() { return this.v } }; new P(6).get()": "6",
             "(5 as any as number)!": "5",
             "const tw = await Promise.resolve<number>(2); tw": "2",
+            "function twice(f: any, context: any) { return () => f() * 2 }\nclass D { @twice get() { return 4 } }\nnew D().get()": "8",
             "abstract class Q { abstract f(): void }; typeof Q": "function",
             "import type { Stats } from 'fs'; let st: Stats | undefined; typeof st": "undefined",
             "import { type Dirent, sep } from 'path'; const one: number = 1; sep": "/",
@@ -201,6 +203,15 @@ class Errors(NodeTest):
         self.assertEqual(run.stdout, ["before\n"])
         self.assertEqual((run.error["name"], run.error["value"]), ("ReferenceError", "nosuch is not defined"))
         self.assertRegex(run.error["traceback"], r"^ReferenceError: nosuch is not defined    at cell-\d+\.js:2:1$")
+
+    def test_stacks_end_at_the_cell(self):
+        for code in ["new Error('v')", "console.log(new Error('v'))", "await 1; console.log(new Error('v').stack)", "console.log((() => { try { nosuch() } catch (e) { return e } })())"]:
+            with self.subTest(code):
+                run = self.ok(code)
+                text = "".join(run.stdout) + (run.text or "")
+                self.assertIn("Error: ", text)
+                self.assertRegex(text, r"at .*cell-\d+\.js:1:\d+")
+                self.assertNotRegex(text, "kernels|inspector|node:guard")
 
     def test_syntax(self):
         error = self.error("const x = ;")
