@@ -28,6 +28,10 @@ Embedded::~Embedded() {
   egress_.reset();
   engine_.reset();
   store_.reset();
+  remove_state();
+}
+
+void Embedded::remove_state() {
   for (const char* suffix : {"", "-wal", "-shm"}) ::unlink((db_ + suffix).c_str());
 }
 

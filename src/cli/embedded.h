@@ -27,6 +27,8 @@ class Embedded {
                                    std::map<std::string, std::string> envs);
   // Ends the sandbox.
   net::Task<void> shutdown();
+  // Removes the records, which mean nothing without the sandbox.
+  void remove_state();
   runtime::Runtime& runtime() { return *runtime_; }
 
  private:

@@ -38,6 +38,7 @@ LineEditor::LineEditor(const std::string& history_file) {
   if (std::setlocale(LC_CTYPE, "") == nullptr ||
       std::string_view(std::setlocale(LC_CTYPE, nullptr)) == "C")
     std::setlocale(LC_CTYPE, "C.UTF-8");
+  if (termios now{}; ::tcgetattr(STDIN_FILENO, &now) == 0) before_ = now;
   editor_ = ::el_init("atoll", stdin, stdout, stderr);
   history_ = ::history_init();
   if (editor_ == nullptr || history_ == nullptr) return;
@@ -96,6 +97,10 @@ LineEditor::Read LineEditor::read(const std::string& prompt) {
     out.outcome = Outcome::line;
   }
   return out;
+}
+
+void LineEditor::restore_terminal() {
+  if (before_) ::tcsetattr(STDIN_FILENO, TCSANOW, &*before_);
 }
 
 void LineEditor::remember(const std::string& entry) {

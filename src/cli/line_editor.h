@@ -2,6 +2,8 @@
 // where stdin is no terminal.
 #pragma once
 
+#include <termios.h>
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +32,9 @@ class LineEditor {
   };
   // cancelled: Ctrl-C; end: Ctrl-D or the end of the file.
   Read read(const std::string& prompt);
+  // The terminal as it was before. From any thread, when the process is about to end while another
+  // one is reading.
+  void restore_terminal();
   // A whole entry, to be found again by the arrow keys, also next time.
   void remember(const std::string& entry);
 
@@ -39,6 +44,7 @@ class LineEditor {
   editline* editor_ = nullptr;
   history* history_ = nullptr;
   sys::UniqueFd file_;
+  std::optional<termios> before_;
 
   friend struct EditorCallbacks;
 };

@@ -27,10 +27,12 @@ constexpr const char* kHelp =
     ":quit or Ctrl-D ends, Ctrl-C interrupts; a line that is not complete goes on in the next\n";
 
 struct Session {
-  Session(const Language& l, Saver& saver) : language(l), display(Style::terminal, saver) {}
+  Session(const Language& l, Saver& saver, LineEditor& e)
+      : language(l), display(Style::terminal, saver), editor(e) {}
 
   const Language& language;
   Display display;
+  LineEditor& editor;
   asio::io_context io;
   std::unique_ptr<Embedded> embedded;
   Inside inside;
@@ -47,8 +49,10 @@ net::Task<void> watch_signals(Session& session) {
     if (number == SIGINT) continue;
     auto ending = session.embedded->shutdown();
     co_await std::move(ending);
-    session.io.stop();
-    ::kill(::getpid(), SIGKILL);  // the other thread may be waiting for a line for ever
+    // The other thread may be waiting for a line for ever.
+    session.editor.restore_terminal();
+    session.embedded->remove_state();
+    ::_exit(128 + number);
   }
 }
 
@@ -92,7 +96,8 @@ void finish(asio::io_context& io, net::Task<void> task) {
 }
 
 // Exit status: that of the last cell where nobody watches, 0 on a terminal.
-int converse(Session& session, LineEditor& editor) {
+int converse(Session& session) {
+  LineEditor& editor = session.editor;
   const std::string prompt = std::string(session.language.name) + "> ";
   const std::string more(prompt.size() - 4, ' ');
   std::string cell;
@@ -134,8 +139,8 @@ Result<int> repl(const RunOptions& options) {
   ATOLL_TRY_ASSIGN(auto envs, parse_envs(options.envs));
   ATOLL_TRY_ASSIGN(const std::string template_name, choose_template(options, *language));
   ATOLL_TRY_ASSIGN(Saver saver, Saver::start(options.output));
-  Session session(*language, saver);
   LineEditor editor(history_file());
+  Session session(*language, saver, editor);
   ATOLL_TRY_ASSIGN(session.embedded, Embedded::start(session.io, default_home(options.home)));
 
   auto guard = asio::make_work_guard(session.io);
@@ -149,7 +154,7 @@ Result<int> repl(const RunOptions& options) {
     if (editor.on_terminal())
       put(STDERR_FILENO,
           fmt::format("{} in a sandbox of {}; {}", language->name, template_name, kHelp));
-    status = converse(session, editor);
+    status = converse(session);
   } else {
     status = std::move(made).error();
   }

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import tempfile
@@ -98,6 +99,23 @@ def run_options(m):
     check("no code interpreter" in m.stderr, m.stderr)
 
 
+def run_packages(m):
+    """run: what pip and npm install as the user is found by the kernels"""
+    make = """
+mkdir -p /tmp/p/tiny_pkg && cd /tmp/p && echo 'VALUE = 11' > tiny_pkg/__init__.py
+echo 'from setuptools import setup; setup(name="tiny_pkg", version="1", packages=["tiny_pkg"])' > setup.py
+pip install --quiet --no-index --no-build-isolation . || exit 1
+mkdir -p /tmp/n && cd /tmp/n && echo 'module.exports = 12' > index.js && echo '{"name": "tiny-n", "version": "1.0.0"}' > package.json
+npm pack --silent > /dev/null && npm install --global --offline --silent ./tiny-n-1.0.0.tgz || exit 1
+node -e 'console.log(require("tiny-n"))'
+ls -A /home/user
+"""
+    code = f"import subprocess\nprint(subprocess.run(['bash', '-c', {make!r}], capture_output=True, text=True))\nimport tiny_pkg\nprint(tiny_pkg.VALUE, tiny_pkg.__file__)"
+    seen = m.atoll("run", code)
+    check("stdout='12\\n.bash_logout\\n.bashrc\\n.profile\\n'" in seen, seen)
+    check("\n11 /usr/local/lib/python3.13/dist-packages/tiny_pkg/__init__.py\n" in seen, seen)
+
+
 def run_interrupted(m):
     """run: Ctrl-C ends the code and the sandbox"""
     command = [ATOLL, "run", "--home", str(m.home), "print('begun', flush=True)\nimport time; time.sleep(100)"]
@@ -155,6 +173,10 @@ def repl_terminal(m):
             equal(terminal.end(), 0)
             terminal = Terminal([ATOLL, "repl", "--home", str(m.home)])
             terminal.expect("python> ")
+            os.kill(terminal.pid, signal.SIGTERM)
+            equal(terminal.end(30), 128 + signal.SIGTERM)
+            terminal = Terminal([ATOLL, "repl", "--home", str(m.home)])
+            terminal.expect("python> ")
             terminal.type("\x1b[A\x1b[A\r")
             terminal.expect("print('kept', answer)")
             terminal.expect("NameError")
@@ -165,4 +187,4 @@ def repl_terminal(m):
             CLEAN["HOME"] = before
 
 
-TESTS = [run_streams, run_languages, run_files, run_json, run_options, run_interrupted, run_kept, repl_lines, repl_terminal]
+TESTS = [run_streams, run_languages, run_files, run_json, run_options, run_packages, run_interrupted, run_kept, repl_lines, repl_terminal]
