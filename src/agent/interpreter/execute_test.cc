@@ -30,10 +30,10 @@ class ExecuteTest : public InterpreterTest {
     co_return out;
   }
 
-  // Leaves in the middle of a run; what the next run says.
+  // Leaves in the middle of a run, when it has said "here"; what the next run says.
   net::Task<std::vector<std::string>> after_leaving(std::string code) {
     auto stream = co_await open_code(std::move(code));
-    EXPECT_TRUE(co_await stream->read_until("number_of_executions"));
+    EXPECT_TRUE(co_await stream->read_until("here"));
     stream->close();
     auto next = co_await open_code("print next");
     EXPECT_TRUE(co_await next->read_all());
@@ -85,12 +85,12 @@ TEST_F(ExecuteTest, ContextsRunAtTheSameTime) {
 }
 
 TEST_F(ExecuteTest, LeavingInterrupts) {
-  EXPECT_THAT(run(after_leaving("sleep 1000")),
+  EXPECT_THAT(run(after_leaving("print here\nsleep 1000")),
               ElementsAre("number_of_executions 2", "stdout next\n", "end_of_execution"));
 }
 
 TEST_F(ExecuteTest, KernelThatIgnoresInterruptsIsReplaced) {
-  const Lines lines = run(after_leaving("deaf\nsleep 1000"));
+  const Lines lines = run(after_leaving("deaf\nprint here\nsleep 1000"));
   ASSERT_EQ(lines.size(), 4U);
   EXPECT_EQ(lines[0], "number_of_executions 1");
   EXPECT_THAT(lines[1], HasSubstr("stderr The previous run did not stop"));

@@ -229,9 +229,12 @@ net::Task<void> Kernel::pipe_loop(std::shared_ptr<Kernel> self, Output output) {
     }
     if (self->dead_) co_return;
     auto [ec, n] = co_await from->async_read_some(asio::buffer(buffer), kUse);
-    if (ec || self->dead_) co_return;
+    if (self->dead_) co_return;
+    if (ec) break;
     self->on_pipe(output, std::string_view(buffer.data(), n));
   }
+  boost::system::error_code ignored;  // the runner has closed it: nothing more can come
+  from->close(ignored);
 }
 
 void Kernel::on_pipe(Output output, std::string_view bytes) {
