@@ -430,6 +430,9 @@ net::Task<Result<void>> do_warm(ClientPtr client, SandboxId id) {
   ATOLL_CO_TRY_ASSIGN(auto answer, co_await client->ask(request));
   ATOLL_CO_TRY_ASSIGN(wire::WarmReply reply, read_as<wire::WarmReply>(answer.bytes));
   if (reply.reply.code != 0) co_return to_error(reply.reply);
+  log::debug("warmed", {{"sandbox", id.str()},
+                        {"fork_micros", std::to_string(reply.fork_micros)},
+                        {"enter_micros", std::to_string(reply.enter_micros)}});
   co_return Result<void>();
 }
 
