@@ -35,14 +35,19 @@ def percentile(samples, percent):
     return ordered[min(len(ordered) - 1, round(percent / 100 * (len(ordered) - 1)))]
 
 
-def interleaved(name, rounds, measures):
-    """Samples per measure, one of each per round; the order turns so that nobody always follows the same one."""
+def interleaved(name, rounds, measures, every=()):
+    """Samples per measure, one of each per round; the order turns so that nobody always follows the same one.
+
+    `every` names those that are measured in one of so many rounds only."""
+    every = dict(every)
     names = list(measures)
     samples = {measure: [] for measure in names}
     progress = Progress(name, WARM_UP + rounds)
     for round_number in range(WARM_UP + rounds):
         turn = round_number % len(names)
         for measure in names[turn:] + names[:turn]:
+            if round_number % every.get(measure, 1) != 0:
+                continue
             value = measures[measure]()
             if round_number >= WARM_UP:
                 samples[measure].append(value)

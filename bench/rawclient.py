@@ -59,8 +59,8 @@ class Connection:
             raise CallFailed(f"{method} {target}: {status} {answer[:300]!r}")
         return json.loads(answer) if answer else None
 
-    async def create(self, timeout=3600):
-        return await self.api("POST", "/v2/sandboxes", {"templateID": "base", "timeout": timeout}, 201)
+    async def create(self, timeout=3600, template="base"):
+        return await self.api("POST", "/v2/sandboxes", {"templateID": template, "timeout": timeout}, 201)
 
     async def kill(self, sandbox):
         await self.api("DELETE", f"/sandboxes/{sandbox['sandboxID']}", None, 204)
@@ -79,6 +79,22 @@ class Connection:
         status, answer = await self.request("POST", "/process.Process/Start", headers, b"\0" + len(message).to_bytes(4, "big") + message)
         if status != 200 or b"exit status 0" not in answer:
             raise CallFailed(f"run {command!r}: {status} {answer[:300]!r}")
+
+    async def execute(self, sandbox, code, expect=None, language=None, may_die=False):
+        """Runs a cell to its end; `expect` is what it shows, as its main result or on stdout."""
+        body = {"code": code, **({"language": language} if language else {})}
+        headers = {**self.inside(sandbox, 49999), "Content-Type": "application/json"}
+        status, answer = await self.request("POST", "/execute", headers, json.dumps(body).encode())
+        messages = [json.loads(line) for line in answer.splitlines() if line] if status == 200 else []
+        kinds = {message["type"] for message in messages}
+        if may_die and status == 200:
+            return
+        if status != 200 or "end_of_execution" not in kinds or "error" in kinds:
+            raise CallFailed(f"execute {code!r} ({language}): {status} {answer[:300]!r}")
+        shown = [message["text"].strip() for message in messages
+                 if message["type"] == "stdout" or message.get("is_main_result")]
+        if expect is not None and expect not in shown:
+            raise CallFailed(f"execute {code!r} ({language}): {shown} instead of {expect}")
 
     async def upload(self, sandbox, path, content):
         headers = {**self.inside(sandbox), "Content-Type": "application/octet-stream"}

@@ -61,14 +61,22 @@ def bench_pause(options, server, _):
 # --- burst
 
 
-async def one_burst(server, count):
+async def base_sandbox(client):
+    return await client.create()
+
+
+async def one_command(client, sandbox):
+    await client.run(sandbox)
+
+
+async def one_burst(server, count, make, use):
     clients = await asyncio.gather(*(connection(server).open() for _ in range(count)))
     began = time.perf_counter()
 
     async def one(client):
-        sandbox = await client.create()
+        sandbox = await make(client)
         created = time.perf_counter()
-        await client.run(sandbox)
+        await use(client, sandbox)
         return sandbox, (created - began) * 1000, (time.perf_counter() - began) * 1000
 
     results = await asyncio.gather(*(one(client) for client in clients), return_exceptions=True)
@@ -81,44 +89,54 @@ async def one_burst(server, count):
     return [result[1] for _, result in done], [result[2] for _, result in done], failures
 
 
-def bench_burst(options, server, _):
-    rounds = max(3, options.rounds // 20)
+def bursts(server, rounds, name, make=base_sandbox, use=one_command):
     creates, firsts, rates, slowest, failed = [], [], [], [], []
-    progress = Progress("burst", rounds)
+    progress = Progress(name, rounds)
     for _ in range(rounds):
-        made, ran, failures = asyncio.run(one_burst(server, BURST))
+        made, ran, failures = asyncio.run(one_burst(server, BURST, make, use))
         creates += made
         firsts += ran
-        failed += failures
+        failed += [repr(failure) for failure in failures]
         if made:
             rates.append(len(made) / (max(made) / 1000))
             slowest.append(max(ran))
         progress.step()
-    total = rounds * BURST
-    print(f"{BURST} creates at once, {rounds} times; since the burst began\n  {'':<44}{'p50':>9}{'p99':>9}")
-    line("created", creates)
-    line("first command done", firsts)
-    line("the last one of a burst", slowest)
-    print(f"  {'creates per second':<44}{statistics.median(rates):>9.0f}")
-    print(f"  {'succeeded':<44}{total - len(failed):>9} of {total}" + (f"; first failure: {failed[0]!r}" if failed else ""))
-    return {"created_ms": creates, "first_command_ms": firsts, "creates_per_second": rates, "failed": len(failed), "of": total}
+    return {"created_ms": creates, "first_ms": firsts, "creates_per_second": rates, "slowest_ms": slowest, "failures": failed,
+            "failed": len(failed), "of": rounds * BURST}
+
+
+def print_burst(result, title, first):
+    print(f"{title}, {result['of'] // BURST} times; since the burst began\n  {'':<44}{'p50':>9}{'p99':>9}")
+    if result["created_ms"]:
+        line("created", result["created_ms"])
+        line(f"{first} done", result["first_ms"])
+        line("the last one of a burst", result["slowest_ms"])
+        print(f"  {'creates per second':<44}{statistics.median(result['creates_per_second']):>9.0f}")
+    failures = result["failures"]
+    print(f"  {'succeeded':<44}{result['of'] - len(failures):>9} of {result['of']}" + (f"; first failure: {failures[0]}" if failures else ""))
+
+
+def bench_burst(options, server, _):
+    result = bursts(server, max(3, options.rounds // 20), "burst")
+    print_burst(result, f"{BURST} creates at once", "first command")
+    return result
 
 
 # --- sustained
 
 
-async def sustained(server, seconds):
+async def lives_of(server, seconds, name, make=base_sandbox, use=one_command):
     clients = await asyncio.gather(*(connection(server).open() for _ in range(SUSTAINED_CLIENTS)))
     lives = []
-    progress = Progress("sustained", seconds)
+    progress = Progress(name, seconds)
     began = time.perf_counter()
     end = began + seconds
 
     async def one(client):
         while time.perf_counter() < end:
             start = time.perf_counter()
-            sandbox = await client.create()
-            await client.run(sandbox)
+            sandbox = await make(client)
+            await use(client, sandbox)
             await client.kill(sandbox)
             lives.append((time.perf_counter() - start) * 1000)
 
@@ -135,7 +153,7 @@ async def sustained(server, seconds):
 
 
 def bench_sustained(options, server, _):
-    lives, rate = asyncio.run(sustained(server, SUSTAINED_SECONDS))
+    lives, rate = asyncio.run(lives_of(server, SUSTAINED_SECONDS, "sustained"))
     print(f"create, run, kill from {SUSTAINED_CLIENTS} clients for {SUSTAINED_SECONDS} s\n  {'':<44}{'p50':>9}{'p99':>9}")
     line("one life", lives)
     print(f"  {'lives per second':<44}{rate:>9.1f}")
@@ -155,21 +173,22 @@ def resident(pid):
         return next(int(row.split()[1]) for row in status if row.startswith("VmRSS")) / 1024
 
 
+async def shared(clients, count, work):
+    """Every client takes the next piece of work until there is none."""
+    queue = list(range(count))
+
+    async def one(client):
+        while queue:
+            await work(client, queue.pop())
+
+    await asyncio.gather(*(one(client) for client in clients))
+
+
 async def density(server, count):
     clients = await asyncio.gather(*(connection(server).open() for _ in range(DENSITY_CLIENTS)))
     sandboxes, creates, answers = [], [], []
     before = available_memory()
     progress = Progress("density: create", count)
-
-    async def shared(work):
-        """Every client takes the next piece of work until there is none."""
-        queue = list(range(count))
-
-        async def one(client):
-            while queue:
-                await work(client, queue.pop())
-
-        await asyncio.gather(*(one(client) for client in clients))
 
     async def create(client, _):
         sandbox, took = await timed(client.create())
@@ -178,7 +197,7 @@ async def density(server, count):
         progress.step()
 
     began = time.perf_counter()
-    await shared(create)
+    await shared(clients, count, create)
     made_in = time.perf_counter() - began
     await asyncio.sleep(3)
     after = available_memory()
@@ -189,7 +208,7 @@ async def density(server, count):
         answers.append(took)
         progress.step()
 
-    await shared(ask)
+    await shared(clients, count, ask)
     rss = resident(server.pid)
     progress = Progress("density: kill", count)
 
@@ -198,7 +217,7 @@ async def density(server, count):
         progress.step()
 
     began = time.perf_counter()
-    await shared(kill)
+    await shared(clients, count, kill)
     killed_in = time.perf_counter() - began
     for client in clients:
         client.close()
