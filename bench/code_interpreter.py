@@ -32,7 +32,7 @@ PEER_EVERY = 4  # rounds: they take a second and more each
 
 def metric(server, name):
     """The sum of a family's samples whose name and labels begin so; 0 if there are none."""
-    with urllib.request.urlopen(server.facts()["metrics"] + "/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(server.facts()["metrics"], timeout=10) as answer:
         rows = answer.read().decode().splitlines()
     return sum(float(row.rsplit(" ", 1)[1]) for row in rows if row.startswith(name))
 

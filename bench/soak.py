@@ -22,7 +22,7 @@ LANGUAGES = {
     "javascript": ("6 * 7", "process.kill(process.pid, 'SIGKILL')"),
     "typescript": ("const n: number = 6 * 7; n", "process.kill(process.pid, 'SIGKILL')"),
     "bash": ("echo $((6 * 7))", "kill -9 $$"),
-    "r": ("6 * 7", "tools::pskill(Sys.getpid(), 9)"),
+    "r": ("cat(6 * 7)", "tools::pskill(Sys.getpid(), 9)"),
     "java": ("6 * 7", "Runtime.getRuntime().halt(9)"),
 }
 # These take seconds to start.
