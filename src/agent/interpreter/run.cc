@@ -11,6 +11,9 @@ constexpr std::size_t kCongested = 1 << 20;
 // A client may end the sandbox as soon as it reads an error, so the lines that belong to it go out
 // in the same write: the runner sends them at once.
 constexpr std::chrono::milliseconds kHoldError{20};
+// All of a run that is over at once goes out in one write, too: every write wakes the client and
+// whoever is between.
+constexpr std::chrono::milliseconds kHoldStart{2};
 
 }  // namespace
 
@@ -18,6 +21,7 @@ Run::Run(std::string request, RunLimits limits) : request_(std::move(request)), 
 
 void Run::started(std::int64_t execution_count, std::string_view notice) {
   if (std::exchange(started_, true) || drops()) return;
+  held_until_ = Clock::now() + kHoldStart;
   add(count_line(execution_count));
   if (!notice.empty()) add(output_line(Output::err, notice));
 }
