@@ -1,13 +1,19 @@
-"""SIGINT: a KeyboardInterrupt in the main thread, during a run only, and never in the middle of a line on the wire."""
+"""SIGINT: a KeyboardInterrupt in the main thread, during a run only, and never in the middle of a line on the wire.
+
+The agent signals the kernel alone; what a cell has started in the kernel's process group hears of it too, as at a terminal.
+"""
 
 from .private import __builtins__  # isort: skip
 
+import os
 import signal
 from _thread import get_ident
 
 _set = signal.signal
 _get = signal.getsignal
 _SIGINT = signal.SIGINT
+_SIG_IGN = signal.SIG_IGN
+_getpid, _getpgrp, _killpg = os.getpid, os.getpgrp, os.killpg
 
 
 class Interrupts:
@@ -30,10 +36,21 @@ class Interrupts:
     def handler(self, signum, frame):
         if not self.armed:
             return
+        self._pass_on()
         if self.held:
             self.waiting = True
             return
         raise KeyboardInterrupt
+
+    def _pass_on(self):
+        leader = _getpid()
+        if _getpgrp() == leader:
+            _set(_SIGINT, _SIG_IGN)  # a signal of our own to ourselves is dropped where it is made
+            try:
+                _killpg(leader, _SIGINT)
+            except OSError:
+                pass
+            _set(_SIGINT, self.handler)
 
     def arm(self):
         self.waiting = False

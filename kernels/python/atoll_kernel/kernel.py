@@ -15,7 +15,7 @@ import sys
 import time
 import warnings
 
-from . import arguments, bundle, images, jsontext, lazy, private, shell as shells
+from . import arguments, bundle, images, jsontext, lazy, private, shell as shells, terminal
 from .interrupt import Interrupts
 from .loop import Loop
 from .output import Output, Stream
@@ -53,6 +53,7 @@ class Reports(shells.Sink):
 class Kernel:
     def __init__(self):
         self.shell = shells.create()
+        os.system = terminal.system
         self.hooks = lazy.ImportHooks()
         self.hooks.add("PIL.Image", images.install)
 

@@ -39,6 +39,12 @@ def run(command):
     return -(code - 128) if code > 128 else code
 
 
+def system(command):
+    """os.system() that an interrupt ends: that of the C library ignores SIGINT while it waits."""
+    code = subprocess.call(["/bin/sh", "-c", command])
+    return code << 8 if code >= 0 else -code
+
+
 def _relay(master, child):
     decode = getincrementaldecoder("utf-8")("replace").decode
     poll = select.poll()

@@ -39,6 +39,10 @@ class Chunks(RunnerTest):
         run = self.ok("import subprocess, sys\nsubprocess.run('echo out; echo err >&2', shell=True)\nsubprocess.run(['echo', 'again'], stdout=sys.stdout)\nsys.stdout.buffer.write(b'bytes\\n')\nNone")
         self.assertEqual((run.stdout, run.stderr), (["out\nagain\nbytes\n"], ["err\n"]))
 
+    def test_system(self):
+        run = self.ok("os.system('exit 3') >> 8, os.waitstatus_to_exitcode(os.system('kill -9 $$')), os.system('true')")
+        self.assertEqual(run.text, "(3, -9, 0)")
+
     def test_split_characters(self):
         self.assertEqual("".join(self.ok("import time\nos.write(1, b'\\xc3'); time.sleep(0.4); os.write(1, b'\\xa9 \\xff\\n')").stdout), "é \ufffd\n")
 

@@ -132,6 +132,18 @@ class Interrupts(RunnerTest):
         self.interrupted("!sleep 100")
         self.assertEqual(self.ok("!pgrep -x sleep").stdout, [])
 
+    def test_children(self):
+        for code in ("os.system('sleep 100; echo never')", "import subprocess\nsubprocess.run('sleep 100 | cat', shell=True)", "%%bash\nsleep 100; echo never"):
+            if code.startswith("%%"):
+                self.runner.begin(code)
+                time.sleep(1)
+                self.runner.interrupt()
+                self.runner.finish(patience=10)
+            else:
+                self.assertEqual(self.interrupted(code).error["name"], "KeyboardInterrupt", code)
+            time.sleep(0.2)
+            self.assertEqual(self.ok("!pgrep -x sleep").stdout, [], code)
+
     def test_await_is_cancelled(self):
         self.interrupted("import asyncio\nstate = []\nasync def work():\n    try: await asyncio.sleep(100)\n    except asyncio.CancelledError: state.append('cancelled')\nawait work()")
         self.assertEqual(self.ok("state").text, "['cancelled']")
