@@ -31,7 +31,10 @@ def renew(generators):
     tempfile._name_sequence = None
     _uuid()
     _multiprocessing()
-    _matplotlib()
+    try:
+        _matplotlib()
+    except AttributeError:
+        pass  # a version that keeps its directories elsewhere
 
 
 def _uuid():

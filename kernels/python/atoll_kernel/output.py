@@ -195,20 +195,20 @@ class Output:
             self._sending = False
 
     def _collect(self):
-        """Takes what is in the pipes, without waiting."""
-        ready = self._poll.poll(0)
-        while ready:
+        """Takes what is in the pipes, without waiting. Two reads empty a pipe; a child that goes on writing is left to the pump."""
+        for _ in range(2):
+            ready = self._poll.poll(0)
+            if not ready:
+                return
             for source, _ in ready:
                 channel = self._by_source[source]
                 try:
                     got = _read(source, CHUNK)
                 except OSError:
-                    got = b""
-                if got:
-                    text = channel.decode(got)
-                    if self.live and text:
-                        self._add(channel, text)
-            ready = self._poll.poll(0) if self.live else None
+                    continue
+                text = channel.decode(got)
+                if text:
+                    self._add(channel, text)
 
     def _pump(self):
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())

@@ -77,10 +77,6 @@ class Cells(RunnerTest):
         run = self.ok("print('\\ud83d\\ude00 \\u2028 \\ud800 é \\\\ud800')")
         self.assertEqual(run.stdout, ["\U0001f600 \u2028 \ufffd é \\ud800\n"])
 
-    def test_nothing_at_home(self):
-        self.ok("def f(): pass\nimport IPython.paths\n%cd /tmp\n%cd /home/user")
-        self.assertEqual(self.ok("!find /home/user -newer /proc/1 -type f").stdout, [])
-
     def test_help_shows_nothing(self):
         for code in ("?len", "len?"):
             self.assertEqual(self.ok(code).lines[1:-1], [])

@@ -12,6 +12,19 @@ class Lazy(RunnerTest):
         self.assertEqual(self.ok("import sys; [m for m in ('numpy', 'pandas', 'matplotlib', 'PIL') if m in sys.modules]").text, "[]")
 
 
+class Home(RunnerTest):
+    def test_no_file_appears(self):
+        files = "!find /home/user -printf '%p %s %T@\\n' | sort"
+        before = self.ok(files).stdout
+        self.ok("import matplotlib.pyplot as plt, pandas as pd\nplt.plot([1]); plt.show(); display(pd.DataFrame({'a': [1]}))\n%cd /tmp\n%cd /home/user")
+        self.run_code("1/0")
+        self.run_code("%history\n%who\n!true")
+        self.assertEqual(self.ok(files).stdout, before)
+        self.ok("open('seen', 'w').close()")
+        self.assertNotEqual(self.ok(files).stdout, before)
+        self.ok("os.unlink('seen')")
+
+
 class Figures(RunnerTest):
     @classmethod
     def setUpClass(cls):

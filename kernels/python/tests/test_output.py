@@ -95,6 +95,13 @@ class Bombs(RunnerTest):
         self.drain()
         self.assertEqual(self.ok("1").text, "1")
 
+    def test_a_child_that_never_stops(self):
+        self.runner.begin("import subprocess; p = subprocess.Popen(['yes'])\nfor i in range(100): print(i)")
+        self.drain()
+        self.runner.begin("p.kill(); r = p.wait(); r")
+        self.drain()
+        self.assertEqual(self.ok("r").text, "-9")
+
     def test_many_displays(self):
         self.runner.begin("for i in range(20_000): display(i)")
         self.drain()
