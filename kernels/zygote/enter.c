@@ -1,7 +1,9 @@
-// The way of a forked Python from the host's root into a sandbox: what it takes along, what it gives up, in which order.
+// The way of a forked Python from the host's root into a sandbox: what it takes along, what it
+// gives up, in which order.
 //
-// Nobody inside can look at or stop this process before the last line: it is undumpable, and the ids it has are none of theirs. If a
-// step fails it says which and ends. It cannot stay behind on the way either: an alarm ends it.
+// Nobody inside can look at or stop this process before the last line: it is undumpable, and the
+// ids it has are none of theirs. If a step fails it says which and ends. It cannot stay behind on
+// the way either: an alarm ends it.
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -42,12 +44,13 @@ static void at(enum atoll_zygote_step step) {
   if (zygote.setup.fail_step == (uint32_t)step) fail(step, EIO);
 }
 
-#define MUST(step, call)                     \
-  do {                                       \
-    if ((call) < 0) fail((step), errno);     \
+#define MUST(step, call)                 \
+  do {                                   \
+    if ((call) < 0) fail((step), errno); \
   } while (0)
 
-// 4 the report, 5 the pidfd, then the cgroups' files; everything else, the warden's socket first of all, is closed.
+// 4 the report, 5 the pidfd, then the cgroups' files; everything else, the warden's socket first of
+// all, is closed.
 static void place(const struct entry_fds* fds) {
   const enum atoll_zygote_step step = atoll_step_descriptors;
   int moved[2 + ATOLL_ZYGOTE_MAX_CGROUPS];
@@ -55,7 +58,8 @@ static void place(const struct entry_fds* fds) {
   for (unsigned i = 0; i < count; ++i) {
     const int from = i == 0 ? fds->report : i == 1 ? fds->pidfd : fds->cgroups[i - 2];
     moved[i] = (int)syscall(SYS_fcntl, from, F_DUPFD_CLOEXEC, kAbove);
-    if (moved[i] < 0) syscall(SYS_exit_group, 1);  // there is no way to tell: the end of the pipe does
+    if (moved[i] < 0)
+      syscall(SYS_exit_group, 1);  // there is no way to tell: the end of the pipe does
   }
   if (syscall(SYS_dup3, moved[0], kReport, O_CLOEXEC) < 0) syscall(SYS_exit_group, 1);
   at(step);
@@ -104,7 +108,8 @@ static void new_session(void) {
   const enum atoll_zygote_step step = atoll_step_session;
   at(step);
   MUST(step, syscall(SYS_setsid));
-  if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS) fail(step, errno);
+  if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS)
+    fail(step, errno);
   MUST(step, syscall(SYS_chdir, "/"));
   syscall(SYS_umask, 022);
   MUST(step, syscall(SYS_setpriority, PRIO_PROCESS, 0, 0));
@@ -120,7 +125,8 @@ static void become_root_inside(void) {
   MUST(atoll_step_root, syscall(SYS_setresuid, 0, 0, 0));
 }
 
-// As the sandbox's root, by which the agent knows us. Does not wait: an agent that does not take us now has its queue full.
+// As the sandbox's root, by which the agent knows us. Does not wait: an agent that does not take us
+// now has its queue full.
 static void connect_agent(void) {
   const enum atoll_zygote_step step = atoll_step_connect;
   at(step);
@@ -156,7 +162,8 @@ static void limit_capabilities(void) {
   }
 }
 
-// The filters before the last change of ids: without no_new_privs (sudo must work) they need CAP_SYS_ADMIN, and what follows is allowed.
+// The filters before the last change of ids: without no_new_privs (sudo must work) they need
+// CAP_SYS_ADMIN, and what follows is allowed.
 static void give_up_the_rest(void) {
   at(atoll_step_groups);
   MUST(atoll_step_groups, syscall(SYS_setgroups, zygote.group_count, zygote.groups));
@@ -179,7 +186,8 @@ static void give_up_the_rest(void) {
 static void check(void) {
   const enum atoll_zygote_step step = atoll_step_check;
   at(step);
-  if (syscall(SYS_setresuid, 0, 0, 0) == 0 || syscall(SYS_setresgid, 0, 0, 0) == 0) fail(step, EPERM);
+  if (syscall(SYS_setresuid, 0, 0, 0) == 0 || syscall(SYS_setresgid, 0, 0, 0) == 0)
+    fail(step, EPERM);
   struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   struct __user_cap_data_struct have[2];
   MUST(step, syscall(SYS_capget, &header, have));
@@ -221,7 +229,8 @@ void enter_sandbox(const struct entry_fds* fds, uint64_t asked_at) {
   syscall(SYS_setitimer, ITIMER_REAL, &alarm, NULL);
   report.enter_micros = (uint32_t)(micros_now() - begun);
   // A warden that no longer waits for this has given the sandbox up.
-  if (syscall(SYS_write, kReport, &report, sizeof(report)) != (long)sizeof(report)) syscall(SYS_exit_group, 1);
+  if (syscall(SYS_write, kReport, &report, sizeof(report)) != (long)sizeof(report))
+    syscall(SYS_exit_group, 1);
   syscall(SYS_close, kReport);
   syscall(SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0);
 }

@@ -17,7 +17,8 @@ static void run_hook(const char* name, hook* known) {
   if (*known != NULL) (*known)();
 }
 
-// What os.fork() calls around its fork. All three are looked up before the first fork: `before` runs first.
+// What os.fork() calls around its fork. All three are looked up before the first fork: `before`
+// runs first.
 static hook before, parent, child;
 
 void python_before_fork(void) {

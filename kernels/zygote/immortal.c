@@ -1,8 +1,8 @@
-// Immortal objects: what exists before the forks is never freed, so nobody need count references to it. A child that uses a shared object
-// then writes no page of it.
+// Immortal objects: what exists before the forks is never freed, so nobody need count references to
+// it. A child that uses a shared object then writes no page of it.
 //
-// The number that means "immortal" is no part of Python's stable interface: this works with the versions named below and does nothing
-// in any other.
+// The number that means "immortal" is no part of Python's stable interface: this works with the
+// versions named below and does nothing in any other.
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -54,8 +54,10 @@ static int keep(object* o, void* walk) {
 }
 
 static int keep_root(object* o, void* walk) {
-  if (is_immortal(o)) push(walk, o);  // it may refer to others that are not
-  else keep(o, walk);
+  if (is_immortal(o))
+    push(walk, o);  // it may refer to others that are not
+  else
+    keep(o, walk);
   return 1;  // go on
 }
 
@@ -76,12 +78,13 @@ ATOLL_EXPORT int atoll_immortalise(void) {
       (object * (*)(object*, const char*)) dlsym(RTLD_DEFAULT, "PyObject_GetAttrString");
   void (*forget_error)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "PyErr_Clear");
   void* code_type = dlsym(RTLD_DEFAULT, "PyCode_Type");
-  if (visit_all == NULL || slot == NULL || attribute == NULL || forget_error == NULL || code_type == NULL)
+  if (visit_all == NULL || slot == NULL || attribute == NULL || forget_error == NULL ||
+      code_type == NULL)
     return 0;
   // Code has no part in garbage collection and does not tell what it refers to.
-  static const char* const kOfCode[] = {"co_consts",   "co_names",     "co_name",           "co_qualname",
-                                        "co_filename", "co_linetable", "co_exceptiontable", "co_varnames",
-                                        "co_freevars", "co_cellvars"};
+  static const char* const kOfCode[] = {
+      "co_consts",    "co_names",          "co_name",     "co_qualname", "co_filename",
+      "co_linetable", "co_exceptiontable", "co_varnames", "co_freevars", "co_cellvars"};
   struct walk walk = {0};
   visit_all(keep_root, &walk);
   while (walk.size > 0 && !walk.failed) {

@@ -33,15 +33,18 @@ struct entry_fds {
   unsigned cgroup_count;
 };
 
-// In the new process: enters the sandbox and gives everything up. Only system calls: between entering and the end nothing of the
-// sandbox is opened and no other library's code runs. Returns in the nursery, or ends the process.
+// In the new process: enters the sandbox and gives everything up. Only system calls: between
+// entering and the end nothing of the sandbox is opened and no other library's code runs. Returns
+// in the nursery, or ends the process.
 void enter_sandbox(const struct entry_fds* fds, uint64_t asked_at);
 
-// Forks through a process that shares our memory and ends at once, so that the new one is adopted by the first process of its pid
-// namespace. Returns 0 in the new process; here its pid as the process in between sees it, or -errno.
+// Forks through a process that shares our memory and ends at once, so that the new one is adopted
+// by the first process of its pid namespace. Returns 0 in the new process; here its pid as the
+// process in between sees it, or -errno.
 pid_t fork_adopted(void);
 
-// One datagram with descriptors, close-on-exec. The number of bytes; 0 at the peer's end; <0: -errno.
+// One datagram with descriptors, close-on-exec. The number of bytes; 0 at the peer's end; <0:
+// -errno.
 long receive_with_fds(int socket, void* into, unsigned long size, int* fds, int* fd_count);
 
 uint64_t micros_now(void);

@@ -1,4 +1,5 @@
-// Memory that many children share: fewer, larger pages make a fork and the end of a child cheaper, because page tables are what both cost.
+// Memory that many children share: fewer, larger pages make a fork and the end of a child cheaper,
+// because page tables are what both cost.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -17,7 +18,8 @@ static const size_t kHuge = 2u << 20;
 static const size_t kArena = 1u << 20;
 static const size_t kRegion = 512u << 20;
 
-// Python's arenas, all of one size, cut from one region. In a child it goes on from where the zygote stood.
+// Python's arenas, all of one size, cut from one region. In a child it goes on from where the
+// zygote stood.
 static char* region;
 static size_t used;
 static void* freed;  // a list through the first word of each

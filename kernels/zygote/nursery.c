@@ -1,4 +1,5 @@
-// The nursery: a pristine Python inside a sandbox, without any privilege, that forks kernels when the agent asks.
+// The nursery: a pristine Python inside a sandbox, without any privilege, that forks kernels when
+// the agent asks.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

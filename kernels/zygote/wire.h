@@ -1,5 +1,6 @@
-// What the warden, a zygote and a process on its way into a sandbox say to each other: numbers of fixed size, and descriptors beside
-// them. C and C++. Nothing here carries text, a path or an id: the memory of a zygote is the memory of every sandbox.
+// What the warden, a zygote and a process on its way into a sandbox say to each other: numbers of
+// fixed size, and descriptors beside them. C and C++. Nothing here carries text, a path or an id:
+// the memory of a zygote is the memory of every sandbox.
 #pragma once
 
 #include <stdint.h>
@@ -9,8 +10,9 @@
 #define ATOLL_ZYGOTE_MAX_CGROUPS 16
 #define ATOLL_ZYGOTE_MAX_FILTER 4096
 
-// The content of the zygote's descriptor 4, then `allow_count` and `rules_count` struct sock_filter: the filters of every sandbox's
-// first process, in the order in which they are installed.
+// The content of the zygote's descriptor 4, then `allow_count` and `rules_count` struct
+// sock_filter: the filters of every sandbox's first process, in the order in which they are
+// installed.
 struct atoll_zygote_setup {
   uint32_t magic;
   uint32_t version;
@@ -27,14 +29,15 @@ struct atoll_zygote_ready {
   uint32_t version;
 };
 
-// Warden to zygote. Beside it: the end of a pipe for the report, the pidfd of the sandbox's first process, and `cgroup_count` files
-// into which a process writes "0" to enter a cgroup.
+// Warden to zygote. Beside it: the end of a pipe for the report, the pidfd of the sandbox's first
+// process, and `cgroup_count` files into which a process writes "0" to enter a cgroup.
 struct atoll_zygote_request {
   uint32_t magic;
   uint32_t cgroup_count;
 };
 
-// In order. Up to `namespaces` (included) the process has not entered; what fails after it, except for `connect`, is a matter of security.
+// In order. Up to `namespaces` (included) the process has not entered; what fails after it, except
+// for `connect`, is a matter of security.
 enum atoll_zygote_step {
   atoll_step_none = 0,
   atoll_step_pid_namespace,
@@ -56,7 +59,8 @@ enum atoll_zygote_step {
   atoll_step_count
 };
 
-// The process on its way in (or the zygote, for the first two steps) to the warden, once. The end of the pipe without it: it died.
+// The process on its way in (or the zygote, for the first two steps) to the warden, once. The end
+// of the pipe without it: it died.
 struct atoll_zygote_report {
   uint32_t magic;
   uint32_t step;  // that failed; none = it is the nursery now

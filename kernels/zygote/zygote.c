@@ -1,4 +1,5 @@
-// The zygote: a preloaded Python outside of all sandboxes that forks itself into one when the warden says so.
+// The zygote: a preloaded Python outside of all sandboxes that forks itself into one when the
+// warden says so.
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -70,7 +71,8 @@ ATOLL_EXPORT int atoll_zygote_open(int warden, int setup) {
   if (read_setup(setup) < 0) return refuse("set-up");
   close(setup);
   if (find_user() < 0) return refuse("user");
-  if (sched_getaffinity(0, sizeof(zygote.affinity), &zygote.affinity) != 0) return refuse("affinity");
+  if (sched_getaffinity(0, sizeof(zygote.affinity), &zygote.affinity) != 0)
+    return refuse("affinity");
   zygote.own_pid_namespace = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
   if (zygote.own_pid_namespace < 0) return refuse("pid namespace");
   zygote.namespaces =
@@ -114,18 +116,20 @@ ATOLL_EXPORT int atoll_zygote_serve_once(int warden) {
   const long n = receive_with_fds(warden, &request, sizeof(request), fds, &count);
   if (n == 0) return -1;
   if (n != (long)sizeof(request) || request.magic != ATOLL_ZYGOTE_MAGIC ||
-      request.cgroup_count > ATOLL_ZYGOTE_MAX_CGROUPS || (unsigned)count != 2 + request.cgroup_count) {
+      request.cgroup_count > ATOLL_ZYGOTE_MAX_CGROUPS ||
+      (unsigned)count != 2 + request.cgroup_count) {
     close_all(fds, count);
     return -1;
   }
-  struct entry_fds entry = {.report = fds[0], .pidfd = fds[1], .cgroup_count = request.cgroup_count};
+  struct entry_fds entry = {
+      .report = fds[0], .pidfd = fds[1], .cgroup_count = request.cgroup_count};
   memcpy(entry.cgroups, fds + 2, sizeof(int) * request.cgroup_count);
 
   const uint64_t asked_at = micros_now();
   python_before_fork();
-  // Only for processes that are made from now on. Whoever is not in the sandbox's pid namespace is not made.
-  if (zygote.setup.fail_step == atoll_step_pid_namespace ||
-      setns(entry.pidfd, CLONE_NEWPID) != 0) {
+  // Only for processes that are made from now on. Whoever is not in the sandbox's pid namespace is
+  // not made.
+  if (zygote.setup.fail_step == atoll_step_pid_namespace || setns(entry.pidfd, CLONE_NEWPID) != 0) {
     tell(entry.report, atoll_step_pid_namespace, errno != 0 ? errno : EIO, asked_at);
   } else {
     const pid_t made = zygote.setup.fail_step == atoll_step_fork ? -EIO : fork_adopted();

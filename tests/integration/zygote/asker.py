@@ -14,6 +14,10 @@ listener.settimeout(60)
 open(ready, "w").close()
 nursery, _ = listener.accept()
 print("peer", *struct.unpack("3i", nursery.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1:], flush=True)
+for junk in (b"nonsense", b"fork", b"x" * 1000):  # the last two: without a descriptor, too long
+    nursery.send(junk)
+    if not (answer := nursery.recv(100)).startswith(b"failed "):
+        sys.exit(f"{junk[:20]}: {answer}")
 for _ in range(kernels):
     ours, theirs = socket.socketpair()
     socket.send_fds(nursery, [b"fork"], [theirs.fileno()])
