@@ -21,6 +21,8 @@ ROWS = [
                 control_args=own_mount),
     payload_row("remount_agent", "make the agent's read-only mount writable", REFUSED, "remount", ["/run/atoll/atoll-agent"],
                 control_args=own_mount),
+    payload_row("remount_kernels", "make the runners' read-only mount writable", REFUSED, "remount", ["/run/atoll/kernels"],
+                control_args=own_mount),
     payload_row("unmount_proc", "unmount /proc", REFUSED, "unmount", ["/proc"]),
     payload_row("unmount_mask", "take a mask off /proc", REFUSED, "unmask_by_bind", ["/proc/kcore"]),
     payload_row("fresh_proc", "mount a second, unmasked /proc", REFUSED, "fresh_proc"),
