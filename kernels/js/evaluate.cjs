@@ -4,7 +4,10 @@
 // value is known in all cases. Values come back as themselves, not as descriptions.
 
 const { Session } = require('inspector');
+const Module = require('module');
 const vm = require('vm');
+
+const { startSigintWatchdog: hold_signal, stopSigintWatchdog: release_signal } = process.binding('contextify');
 
 const GROUP = 'cell';
 const receiver_key = Symbol.for('atoll.receiver');
@@ -73,6 +76,25 @@ function evaluate(source, name, done) {
   });
 }
 
+// SIGINT belongs to Node's watchdog, a thread that stops guarded code and otherwise remembers the signal. It is held from
+// the start of the process to its end: whenever the signal comes, it is neither lost nor deadly.
+hold_signal();
+
+// Listeners of the user must not take the signal over: Node handles a signal from the first listener for it on.
+for (const listener of process.listeners('newListener')) {
+  if (listener.name !== 'startListeningIfSignal') continue;
+  process.removeListener('newListener', listener);
+  process.on('newListener', (type) => {
+    if (type !== 'SIGINT') listener(type);
+  });
+}
+
+// Whether SIGINT has come since the last call and was not used to stop anything.
+function take_signal() {
+  hold_signal();
+  return release_signal();
+}
+
 const guard_key = Symbol.for('atoll.guard');
 const guard = new vm.Script("globalThis[Symbol.for('atoll.guard')]()", { filename: 'node:guard' });
 
@@ -98,9 +120,17 @@ function interruptible(work) {
   } catch (error) {
     if (error && error.code !== 'ERR_SCRIPT_EXECUTION_INTERRUPTED') throw error;
     forget_callbacks();
+    forget_modules();
     return false;
   } finally {
     depth -= 1;
+  }
+}
+
+// Modules whose loading was stopped are loaded anew when they are asked for again.
+function forget_modules() {
+  for (const [name, module_] of Object.entries(Module._cache)) {
+    if (!module_.loaded && module_ !== process.mainModule) delete Module._cache[name];
   }
 }
 
@@ -116,4 +146,4 @@ function forget_callbacks() {
   }
 }
 
-module.exports = { evaluate, interruptible, is_interruptible: () => depth > 0 };
+module.exports = { evaluate, interruptible, is_interruptible: () => depth > 0, take_signal };

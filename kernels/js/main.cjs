@@ -7,12 +7,16 @@
 
 const output = require('./output.cjs');
 output.install_streams();
-const { evaluate, interruptible, is_interruptible } = require('./evaluate.cjs');
+const { evaluate, interruptible, is_interruptible, take_signal } = require('./evaluate.cjs');
 const { install_stack_filter, bundle, describe, error_line, stack_text, json_text, make_helper } = require('./bundle.cjs');
 const modules = require('./modules.cjs');
 const { HELPER, is_plain, transform, stack_mapper } = require('./transform.cjs');
 const { Console } = require('console');
 const { isPromise } = require('util').types;
+
+const SIGNAL_INTERVAL = 50; // milliseconds
+const set_interval = setInterval;
+const clear_interval = clearInterval;
 
 let base_env = {};
 let count = 0;
@@ -68,6 +72,7 @@ function restore_env(names) {
 function finish(finished, outcome) {
   if (run !== finished) return;
   run = null;
+  if (finished.timer) clear_interval(finished.timer);
   if (outcome.line) output.send(outcome.line);
   restore_env(finished.env);
   output.send({ type: 'done' });
@@ -85,8 +90,25 @@ function step(current, work) {
     }
   });
   if (is_interruptible()) return;
+  const { next } = current;
+  current.next = null;
   if (!complete) finish(current, INTERRUPTED);
   else if (current.outcome) finish(current, current.outcome);
+  else if (next) next();
+  else watch(current);
+}
+
+// Runs `work` outside of interruptible code: the runner's own work must not be stopped half-way.
+function outside(current, work) {
+  if (is_interruptible()) current.next = work;
+  else work();
+}
+
+// A cell that waits is interrupted from here.
+function watch(current) {
+  current.timer ??= set_interval(() => {
+    if (take_signal()) finish(current, INTERRUPTED);
+  }, SIGNAL_INTERVAL);
 }
 
 function settle(current, outcome) {
@@ -108,33 +130,39 @@ function wait_for(current, value, then) {
 
 function execute(message) {
   count += 1;
-  const current = { env: Object.keys(message.env ?? {}), name: `cell-${count}.js`, outcome: null, has_main: false };
+  const current = { env: Object.keys(message.env ?? {}), name: `cell-${count}.js`, outcome: null, next: null, timer: null, has_main: false };
   run = current;
   output.begin();
   output.send({ type: 'started', execution_count: count });
+  take_signal();
   Object.assign(process.env, message.env);
-  step(current, () => {
-    if (is_plain(message.code)) run_plain(current, message);
-    else run_transformed(current, message, transform(message.code));
-  });
+  if (is_plain(message.code)) step(current, () => run_plain(current, message));
+  else translate(current, message);
 }
 
 // A cell that V8 does not take may be TypeScript.
 function run_plain(current, message) {
   evaluate(message.code, current.name, (outcome) => step(current, () => {
-    if (outcome.thrown instanceof SyntaxError) {
-      const cell = transform(message.code);
-      if (cell.changed) {
-        run_transformed(current, message, cell);
-        return;
-      }
-    }
-    evaluated(current, message, outcome);
+    if (outcome.thrown instanceof SyntaxError) outside(current, () => translate(current, message, outcome));
+    else evaluated(current, message, outcome);
   }));
 }
 
+// `tried` is what V8 said about the cell as it is, if it was asked.
+function translate(current, message, tried) {
+  let cell;
+  try {
+    cell = transform(message.code);
+    if (cell.map) current.map_stack = stack_mapper(cell.map, current.name);
+  } catch (error) {
+    finish(current, { line: error_line(error) });
+    return;
+  }
+  if (tried && !cell.changed) step(current, () => evaluated(current, message, tried));
+  else step(current, () => run_transformed(current, message, cell));
+}
+
 function run_transformed(current, message, cell) {
-  if (cell.map) current.map_stack = stack_mapper(cell.map, current.name);
   load_imports(current, cell.imports, (loaded) => {
     helper.modules = loaded;
     evaluate(cell.code, current.name, (outcome) => step(current, () => evaluated(current, message, outcome)));
@@ -202,9 +230,6 @@ install_stack_filter();
 define(HELPER, helper);
 define('$$', make_helper(emit));
 define('console', new Console({ stdout: process.stdout, stderr: process.stderr }));
-process.on('SIGINT', () => {
-  if (run) finish(run, INTERRUPTED);
-});
 process.on('uncaughtException', report);
 process.on('unhandledRejection', report);
 
