@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -26,6 +27,10 @@
 enum { kAgent = 3, kReport = 4, kPidfd = 5, kCgroups = 6, kAbove = 256, kAlarmSeconds = 10 };
 
 static const char kAgentName[] = "\0atoll-nursery";
+enum {
+  kConnectTries = 2000,
+  kConnectPause = 500 * 1000
+};  // one second, half a millisecond at a time
 
 static struct atoll_zygote_report report;
 static uint64_t begun;
@@ -125,8 +130,9 @@ static void become_root_inside(void) {
   MUST(atoll_step_root, syscall(SYS_setresuid, 0, 0, 0));
 }
 
-// As the sandbox's root, by which the agent knows us. Does not wait: an agent that does not take us
-// now has its queue full.
+// As the sandbox's root, by which the agent knows us. Waits for an agent that is about to listen (a
+// sandbox answers for itself before its agent has come so far), and for nothing else: one that does
+// not take us now has its queue full.
 static void connect_agent(void) {
   const enum atoll_zygote_step step = atoll_step_connect;
   at(step);
@@ -135,7 +141,13 @@ static void connect_agent(void) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   memcpy(address.sun_path, kAgentName, sizeof(kAgentName) - 1);
   const unsigned size = offsetof(struct sockaddr_un, sun_path) + sizeof(kAgentName) - 1;
-  MUST(step, syscall(SYS_connect, fd, &address, size));
+  long connected = syscall(SYS_connect, fd, &address, size);
+  for (int tries = 0; connected < 0 && errno == ECONNREFUSED && tries < kConnectTries; ++tries) {
+    const struct timespec pause = {0, kConnectPause};
+    syscall(SYS_nanosleep, &pause, NULL);
+    connected = syscall(SYS_connect, fd, &address, size);
+  }
+  MUST(step, connected);
   struct {
     int32_t pid;
     uint32_t uid;

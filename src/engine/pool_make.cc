@@ -1,4 +1,6 @@
 // How an entry of the pool is made: boot -> nursery -> kernel warmed -> on its shelf. And zygotes.
+#include <algorithm>
+
 #include "base/ids.h"
 #include "base/log.h"
 #include "engine/agent_client.h"
@@ -160,12 +162,23 @@ net::Task<Result<void>> Pool::timed_warm(SandboxId id, std::string dir) {
   co_return warmed;
 }
 
+// One at a time, those of templates in use first: each takes a processor for seconds.
 void Pool::start_zygotes_locked(PoolClock::time_point now) {
-  for (auto& [dir, zygote] : zygotes_) {
-    if (zygote.state != Zygote::State::none || now < zygote.next_try) continue;
-    zygote.state = Zygote::State::preparing;
-    if (!needs_.tasks.spawn("prepare", prepare(dir))) zygote.state = Zygote::State::none;
+  const auto in_use = [&](const std::string& dir) {
+    return std::any_of(bins_.begin(), bins_.end(), [&](const auto& bin) {
+      return bin.second.base.dir == dir && in_use_locked(bin.second, now);
+    });
+  };
+  std::pair<const std::string, Zygote>* next = nullptr;
+  for (auto& entry : zygotes_) {
+    if (entry.second.state == Zygote::State::preparing) return;
+    if (entry.second.state == Zygote::State::prepared || now < entry.second.next_try) continue;
+    if (next == nullptr || (in_use(entry.first) && !in_use(next->first))) next = &entry;
   }
+  if (next == nullptr) return;
+  next->second.state = Zygote::State::preparing;
+  if (!needs_.tasks.spawn("prepare", prepare(next->first)))
+    next->second.state = Zygote::State::none;
 }
 
 net::Task<void> Pool::prepare(std::string dir) {
