@@ -8,7 +8,6 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -17,7 +16,7 @@
 namespace atl::agent::interpreter {
 namespace {
 
-constexpr int kRounds = 10;
+constexpr int kRounds = 50;
 
 struct ProcessRow {
   pid_t pid = 0;
@@ -63,20 +62,20 @@ std::vector<ProcessRow> all_processes() {
   return out;
 }
 
-std::set<pid_t> members_of(pid_t root, const std::vector<ProcessRow>& processes) {
-  std::multimap<pid_t, pid_t> children;
-  std::vector<pid_t> open;
-  for (const ProcessRow& row : processes) {
-    children.emplace(row.parent, row.pid);
-    if (row.session == root || row.pid == root) open.push_back(row.pid);
-  }
+// Adds to `known` what belongs to it: children, and whole sessions, whose members may be orphans.
+// Returns those that live.
+std::set<pid_t> members_of(std::set<pid_t>& known, const std::vector<ProcessRow>& processes) {
   std::set<pid_t> out;
-  while (!open.empty()) {
-    const pid_t pid = open.back();
-    open.pop_back();
-    if (!out.insert(pid).second) continue;
-    const auto [from, to] = children.equal_range(pid);
-    for (auto it = from; it != to; ++it) open.push_back(it->second);
+  for (bool grown = true; grown;) {
+    grown = false;
+    for (const ProcessRow& row : processes) {
+      if (row.pid == 1 || row.pid == ::getpid() || out.contains(row.pid)) continue;
+      if (!known.contains(row.pid) && !known.contains(row.session) && !known.contains(row.parent))
+        continue;
+      known.insert(row.pid);
+      out.insert(row.pid);
+      grown = true;
+    }
   }
   return out;
 }
@@ -85,11 +84,12 @@ std::set<pid_t> members_of(pid_t root, const std::vector<ProcessRow>& processes)
 
 void kill_tree(pid_t root) {
   if (root <= 1) return;
+  std::set<pid_t> known{root};
   for (int round = 0; round < kRounds; ++round) {
-    std::set<pid_t> members = members_of(root, all_processes());
-    members.erase(::getpid());
-    members.erase(1);
+    // Those that stand still make no new ones meanwhile.
+    const std::set<pid_t> members = members_of(known, all_processes());
     if (members.empty()) return;
+    for (const pid_t pid : members) ::kill(pid, SIGSTOP);
     for (const pid_t pid : members) ::kill(pid, SIGKILL);
   }
 }

@@ -120,6 +120,11 @@ export function summary(run) {
 export function withInterpreter(id, body, { seconds = 60, create = {} } = {}) {
   test(id, limited(seconds), async (t) => {
     const sandbox = await Interpreter.create({ metadata: { e2e: id }, ...create })
+    // A case that takes too long is left where it is: its streams would keep the file from ending.
+    t.signal.addEventListener('abort', () => {
+      for (const stream of sandbox.streams) stream.close()
+      sandbox.kill().catch(() => {})
+    })
     try {
       await body(sandbox, t)
     } catch (error) {
