@@ -72,6 +72,22 @@ TEST_F(ExecuteTest, QueueIsInOrderAndForgetsWhoLeft) {
                           "number_of_executions 3", "stdout fourth\n", "end_of_execution"));
 }
 
+TEST_F(ExecuteTest, QueueIsBounded) {
+  const auto fill = [&]() -> net::Task<int> {
+    auto running = co_await open_code("print here\nsleep 1000");
+    EXPECT_TRUE(co_await running->read_until("here"));
+    Context& context = *interpreter_->contexts().front();
+    while (context.waiting() < kMaxWaiting)
+      context.enqueue(std::make_shared<interpreter::Run>("{\"op\":\"execute\",\"code\":\"\"}\n"));
+    auto refused = co_await open_code("");
+    running->close();
+    co_return refused->status;
+  };
+  EXPECT_EQ(run(fill()), 429);
+  run_void(eventually([this] { return interpreter_->contexts().front()->waiting() == 0; }));
+  EXPECT_EQ(told("").back(), "end_of_execution");
+}
+
 TEST_F(ExecuteTest, ContextsRunAtTheSameTime) {
   const std::string other = new_context();
   const auto both = [&]() -> net::Task<bool> {
