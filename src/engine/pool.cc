@@ -61,7 +61,7 @@ net::Task<void> Pool::run() {
   auto timer = std::make_shared<asio::steady_timer>(co_await asio::this_coro::executor);
   auto wait = std::chrono::milliseconds(0);
   auto looked = PoolClock::time_point();
-  auto refilled = PoolClock::now();
+  std::optional<PoolClock::time_point> held;  // since when creates keep it from working
   for (;;) {
     {
       std::lock_guard lock(mutex_);
@@ -71,6 +71,18 @@ net::Task<void> Pool::run() {
     }
     co_await timer->async_wait(asio::as_tuple(asio::use_awaitable));
     const auto now = PoolClock::now();
+    {
+      // A create and its client's first call have the machine for themselves.
+      std::lock_guard lock(mutex_);
+      if (stopped_) co_return;
+      const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_take_);
+      if (since < options_.quiet && now - held.value_or(now) < kPatience) {
+        if (!held) held = now;
+        wait = options_.quiet - since;
+        continue;
+      }
+    }
+    held.reset();
     const Memory memory = options_.memory();
     const std::size_t others = needs_.others();
     if (now - looked >= options_.look_every) {
@@ -85,11 +97,6 @@ net::Task<void> Pool::run() {
       start_zygotes_locked(now);
       retire_locked(memory, others, now);
       plan = plan_locked(memory, others, now);
-      const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_take_);
-      if (plan.job && since < options_.quiet && now - refilled < kPatience) {
-        plan.job.reset();
-        plan.look_again = options_.quiet - since;
-      }
     }
     wait = plan.look_again;
     if (!plan.job) continue;
@@ -105,7 +112,6 @@ net::Task<void> Pool::run() {
       auto made = done->wait(std::chrono::minutes(1));
       co_await std::move(made);
     }
-    refilled = PoolClock::now();
     wait = std::chrono::milliseconds(0);
   }
 }
