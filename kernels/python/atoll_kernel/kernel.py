@@ -18,7 +18,7 @@ import warnings
 from . import arguments, bundle, images, jsontext, lazy, private, shell as shells, terminal
 from .interrupt import Interrupts
 from .loop import Loop
-from .output import Output, Stream
+from .output import Output, Stream, write_all
 from .wire import Wire
 
 BACKEND = "module://matplotlib_inline.backend_inline"
@@ -44,9 +44,12 @@ class Reports(shells.Sink):
 
     def error(self, name, value, traceback):
         output = self._output
-        if self.has_error or output.forked:
+        if self.has_error:
             return
         self.has_error = True
+        if output.forked:
+            write_all(2, (traceback + "\n").encode("utf-8", "replace"))
+            return
         output.line(f'{{"type":"error","name":{_string(name)},"value":{_string(value)},"traceback":{_string(traceback)}}}')
 
 
@@ -54,6 +57,8 @@ class Kernel:
     def __init__(self):
         self.shell = shells.create()
         os.system = terminal.system
+        # The pump is a thread; a cell that forks need not hear of it.
+        warnings.filterwarnings("ignore", r"This process \(pid=\d+\) is multi-threaded", DeprecationWarning)
         self.hooks = lazy.ImportHooks()
         self.hooks.add("PIL.Image", images.install)
 
@@ -76,8 +81,6 @@ class Kernel:
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__ = self.streams
         self.start_env = {}
         os.register_at_fork(after_in_child=self._after_fork_in_child)
-        # The pump is a thread; a cell that forks need not hear of it.
-        warnings.filterwarnings("ignore", r"This process \(pid=\d+\) is multi-threaded", DeprecationWarning)
 
     def serve(self):
         """Until the agent is gone."""
@@ -146,9 +149,10 @@ class Kernel:
             finally:
                 interrupts.disarm()
         except BaseException as error:
+            interrupts.disarm()
             self._failed(error)
         if output.forked:  # a child of os.fork() that came back from its cell
-            _exit(0)
+            _exit(self.reports.has_error)
         self._finish(env)
 
     def _cell(self, code):

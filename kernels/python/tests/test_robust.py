@@ -82,8 +82,9 @@ class Forks(RunnerTest):
         self.assertEqual(self.ok("1").text, "1")
 
     def test_child_that_fails_or_displays(self):
-        run = self.ok("pid = os.fork()\nif pid == 0:\n    display('child'); 1/0\nr = os.waitpid(pid, 0)")
-        self.assertEqual(run.results, [])
+        run = self.ok("pid = os.fork()\nif pid == 0:\n    display('child'); 1/0\nprint(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))")
+        self.assertEqual((run.results, run.stdout), ([], ["1\n"]))
+        self.assertIn("ZeroDivisionError", "".join(run.stderr))
 
     def test_pending_text_is_not_doubled(self):
         self.assertEqual(self.ok("print('once')\npid = os.fork()\nif pid == 0: os._exit(0)\nr = os.waitpid(pid, 0)").stdout, ["once\n"])
