@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::size_t kCongested = 1 << 20;
 // A client may end the sandbox as soon as it reads an error, so the lines that belong to it go out
-// in the same write: the runner sends them at once.
-constexpr std::chrono::milliseconds kHoldError{20};
+// in the same write: the runner sends them at once, but a busy machine may stop it in between.
+constexpr std::chrono::milliseconds kHoldError{250};
 // All of a run that is over at once goes out in one write, too: every write wakes the client and
 // whoever is between.
 constexpr std::chrono::milliseconds kHoldStart{2};

@@ -6,7 +6,7 @@ import { api, assert, limited, until } from './support.mjs'
 import { Interpreter } from './kernel.mjs'
 import { home, pids } from './machine.mjs'
 
-const CYCLES = Number(process.env.E2E_CYCLES ?? 200)
+const CYCLES = Number(process.env.E2E_CYCLES ?? 1000)
 const SIDE_BY_SIDE = Number(process.env.E2E_CYCLES_JOBS ?? 4)
 const seed = Number(process.env.E2E_SEED ?? Date.now() % 2 ** 31)
 
@@ -80,7 +80,7 @@ const traces = (ids) => {
 }
 
 describe('cycles', () => {
-  test('cycles/many: create, run and kill leave nothing behind', limited(Math.max(120, CYCLES * 2)), async () => {
+  test('cycles/many: create, run and kill leave nothing behind', limited(Math.max(120, CYCLES * 0.5)), async () => {
     const ids = []
     let left = CYCLES
     const lane = async () => {
