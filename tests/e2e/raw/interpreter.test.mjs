@@ -126,11 +126,9 @@ describe('interpreter/stream', parallel, () => {
   })
 
   withInterpreter('interpreter/stream: numbers keep their kind', async (sandbox) => {
-    const bytes = []
     const { base, headers } = sandbox.where
     const answer = await request('POST', '/execute', { base, headers: { ...headers, 'Content-Type': 'application/json' },
       body: JSON.stringify({ code: '[1.0, 2, float("nan"), float("inf"), 1e300]' }) })
-    bytes.push(answer.text)
     assert.doesNotMatch(answer.text, /NaN|Infinity/)
     assert.match(answer.text, /"json": ?\[1\.0, ?2, ?null, ?null, ?1e\+?300\]/)
   })
@@ -225,7 +223,6 @@ describe('interpreter/interrupt', parallel, () => {
       else await sandbox.printed(run, 'on')
       run.close()
       const after = await sandbox.run(get, language)
-      // State may be lost where an engine cannot be stopped within a cell; then the next run is told.
       assert.match(after.stdout, /^5/, `${JSON.stringify(after.error)} ${after.stderr}`)
     })
   }
@@ -395,8 +392,10 @@ describe('interpreter/access', parallel, () => {
 
   withInterpreter('interpreter/access: kernels are the sandbox user and see nothing of the engine', async (sandbox) => {
     const { stdout } = await sandbox.run('import os, getpass\nprint(getpass.getuser(), os.getuid(), os.environ["HOME"])\nprint(sorted(os.readlink(f"/proc/self/fd/{n}").split(":")[0] for n in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{n}")))\nprint([k for k in os.environ if "ATOLL" in k])')
-    const [who, , foreign] = stdout.split('\n')
+    const [who, open, foreign] = stdout.split('\n')
     assert.equal(who, 'user 1000 /home/user')
+    const files = open.match(/\/[^']*/g) ?? []
+    assert.deepEqual(files.filter((file) => !/^\/(dev\/(null|pts|ptmx|urandom)|proc\/|memfd|home\/user)/.test(file)), [])
     assert.equal(foreign, '[]')
     const environ = await sandbox.command('tr "\\0" "\\n" < /proc/1/environ | grep -ci atoll || true', 'root')
     assert.equal(environ.stdout.trim(), '0')
