@@ -146,6 +146,11 @@ Result<int> repl(const RunOptions& options) {
   auto guard = asio::make_work_guard(session.io);
   asio::co_spawn(session.io, watch_signals(session), [](std::exception_ptr) {});
   std::thread engine([&session] { session.io.run(); });
+  // Signals are the engine's thread's: one that cut a read short here would look like its end.
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&signals, number);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   Result<void> made;
   finish(session.io, create(session, template_name, std::chrono::seconds(options.timeout_seconds),
                             std::move(envs), made));
