@@ -187,7 +187,8 @@ void LineBuffer::added(std::size_t count) { end_ += count; }
 
 bool LineBuffer::next(Line& line) {
   for (;;) {
-    const void* found = std::memchr(data_.data() + looked_, '\n', end_ - looked_);
+    const void* found =
+        looked_ == end_ ? nullptr : std::memchr(data_.data() + looked_, '\n', end_ - looked_);
     if (found == nullptr) {
       looked_ = end_;
       const bool grown = end_ - begin_ > kMaxLine;
