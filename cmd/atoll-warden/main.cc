@@ -34,7 +34,8 @@ constexpr const char* kUsage =
     "\n"
     "Started by the server, which keeps the other end of the socket. --dry-run prints what a "
     "launch would do.\n"
-    "for tests: --fail-at STEP, --die-at STEP or STEP+ (after it), --layers-by-stage, --zygote-forks N, "
+    "for tests: --fail-at STEP, --die-at STEP or STEP+ (after it), --layers-by-stage, "
+    "--zygote-forks N, "
     "--unsafe-cgroup2-without-limits MOUNT\n";
 
 struct Arguments {
