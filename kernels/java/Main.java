@@ -174,11 +174,11 @@ public class Main {
     Thread.ofPlatform().daemon().start(() -> {
       int run = count;
       while (evaluating && count == run) {
-        shell.stop();
         try {
+          shell.stop();
           Thread.sleep(50);
-        } catch (InterruptedException ignored) {
-          return;
+        } catch (Throwable again) {
+          // An attempt may fail in the middle of a snippet's end; the next one is due in any case.
         }
       }
     });
