@@ -5,6 +5,7 @@ A Java process can change neither its directory nor its environment, so this is 
 
 import json
 import os
+import signal
 import socket
 import sys
 
@@ -44,6 +45,7 @@ def main():
     enter(start.get("cwd"), env.get("HOME"))
     peer.detach()
     os.set_inheritable(3, True)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Java does not listen for a signal that it finds ignored
     os.execvpe("java", ["java", *OPTIONS, os.path.join(HERE, "Main.java")], env)
 
 
