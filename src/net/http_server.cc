@@ -508,6 +508,28 @@ Result<void> HttpServer::listen_secured_fd(int fd, std::string name,
 
 std::size_t HttpServer::connections() const { return impl_->count(); }
 
+Task<void> HttpServer::close_connections(std::string name, const Stream& kept) {
+  std::vector<std::shared_ptr<Connection>> open;
+  {
+    std::lock_guard lock(impl_->mutex);
+    for (auto& [id, connection] : impl_->connections) {
+      if (connection->listener == name) open.push_back(connection);
+    }
+  }
+  const auto close = [](std::shared_ptr<Connection> connection, const Stream* keep) -> Task<void> {
+    if (connection->handshake_fd >= 0)
+      ::shutdown(connection->handshake_fd, SHUT_RDWR);
+    else if (connection->stream && connection->stream.get() != keep)
+      connection->stream->close();
+    co_return;
+  };
+  for (auto& connection : open) {
+    auto closing =
+        asio::co_spawn(connection->executor, close(connection, &kept), asio::use_awaitable);
+    co_await std::move(closing);
+  }
+}
+
 Task<void> HttpServer::shutdown(std::chrono::milliseconds drain) {
   std::vector<std::shared_ptr<Connection>> open;
   {

@@ -48,6 +48,9 @@ class HttpServer {
                                    std::shared_ptr<TlsServerContext> context);
   Result<void> listen_tls_fd(int fd, std::string name, std::shared_ptr<TlsServerContext> context);
   std::size_t connections() const;
+  // Closes every connection of the listener `name` but that of `kept`, busy ones too: their
+  // handlers see a broken client. When it completes, their descriptors are closed.
+  Task<void> close_connections(std::string name, const Stream& kept);
   // Stops accepting, closes idle connections (GOAWAY over HTTP/2), gives busy ones `drain` to
   // finish, then closes them all.
   Task<void> shutdown(std::chrono::milliseconds drain);

@@ -138,6 +138,16 @@ const UniqueFd* Cgroup::clone_target() const {
   return kind_ == CgroupKind::v2 && !parts_.empty() ? &parts_.front().dir : nullptr;
 }
 
+Result<std::string> Cgroup::freezer_path() const {
+  const Part* part = part_of("freezer");
+  if (part == nullptr) return make_error(Errc::not_found, "no freezer cgroup");
+  char path[4096];
+  const std::string link = "/proc/self/fd/" + std::to_string(part->dir.get());
+  const ssize_t size = ::readlink(link.c_str(), path, sizeof(path));
+  if (size < 0 || std::size_t(size) == sizeof(path)) return errno_error("readlink " + link);
+  return std::string(path, std::size_t(size));
+}
+
 Result<std::vector<pid_t>> Cgroup::processes() const {
   std::set<pid_t> all;
   for (const Part& part : parts_) {
@@ -223,6 +233,28 @@ Result<void> Cgroup::remove(std::chrono::milliseconds at_most) {
   }
   parts_.clear();
   return {};
+}
+
+Result<std::uint64_t> Cgroup::memory_limit() const {
+  ATOLL_TRY_ASSIGN(
+      std::string text,
+      read("memory", kind_ == CgroupKind::v2 ? "memory.max" : "memory.limit_in_bytes"));
+  std::uint64_t bytes = 0;  // as v2's "max" is read
+  (void)std::from_chars(text.data(), text.data() + text.size(), bytes);
+  return bytes;
+}
+
+Result<void> Cgroup::set_memory_limit(std::uint64_t bytes) const {
+  const std::string value = std::to_string(bytes);
+  if (kind_ == CgroupKind::v2) return write("memory", "memory.max", value);
+  constexpr const char* kLimit = "memory.limit_in_bytes";
+  constexpr const char* kWithSwap = "memory.memsw.limit_in_bytes";
+  if (!has_file("memory", kWithSwap)) return write("memory", kLimit, value);
+  // The limit with swap is never below the one without: which comes first depends on the way.
+  if (auto lowered = write("memory", kLimit, value); lowered.ok())
+    return write("memory", kWithSwap, value);
+  ATOLL_TRY(write("memory", kWithSwap, value));
+  return write("memory", kLimit, value);
 }
 
 Result<CgroupUsage> Cgroup::usage() const {

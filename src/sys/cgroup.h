@@ -59,6 +59,10 @@ class Cgroup {
   Result<void> write(const std::string& controller, const std::string& file,
                      std::string_view value) const;
   Result<std::string> read(const std::string& controller, const std::string& file) const;
+  // Another limit of memory (and swap) for what is inside. It must be above what cannot be given
+  // back at once: v1 refuses otherwise, v2 kills.
+  Result<void> set_memory_limit(std::uint64_t bytes) const;
+  Result<std::uint64_t> memory_limit() const;  // 0: none
   bool has_file(const std::string& controller, const std::string& file) const;
 
   // v1: files into which a single-threaded process writes "0" to move itself; faster by far than
@@ -72,6 +76,8 @@ class Cgroup {
   const UniqueFd* clone_target() const;
 
   Result<std::vector<pid_t>> processes() const;
+  // The directory whose files freeze it, by name: for programs that take no descriptor.
+  Result<std::string> freezer_path() const;
   // Waits until the kernel says that everything inside has stopped; thaws again if that takes too
   // long.
   Result<void> freeze(std::chrono::milliseconds at_most) const;

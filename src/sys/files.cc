@@ -6,6 +6,7 @@
 #include <linux/openat2.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
+#include <sys/random.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
@@ -231,6 +232,39 @@ Result<void> link_as(const UniqueFd& file, const UniqueFd& dir, const std::strin
   return {};
 }
 
+Result<void> rename_within(const UniqueFd& dir, const std::string& from, const std::string& to) {
+  if (::renameat2(dir.get(), from.c_str(), dir.get(), to.c_str(), RENAME_NOREPLACE) != 0)
+    return errno_error("rename " + from);
+  return {};
+}
+
+Result<void> rename_over(const UniqueFd& dir, const std::string& from, const std::string& to) {
+  if (::renameat(dir.get(), from.c_str(), dir.get(), to.c_str()) != 0)
+    return errno_error("rename " + from);
+  return {};
+}
+
+Result<void> write_at(const UniqueFd& file, std::uint64_t offset, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::pwrite(file.get(), bytes.data(), bytes.size(), off_t(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno_error("write");
+    bytes.remove_prefix(std::size_t(n));
+    offset += std::uint64_t(n);
+  }
+  return {};
+}
+
+Result<void> random_bytes(std::span<std::byte> into) {
+  while (!into.empty()) {
+    const ssize_t n = ::getrandom(into.data(), into.size(), 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno_error("getrandom");
+    into = into.subspan(std::size_t(n));
+  }
+  return {};
+}
+
 Result<void> set_size(const UniqueFd& file, std::uint64_t bytes) {
   if (::ftruncate(file.get(), off_t(bytes)) != 0) return errno_error("ftruncate");
   return {};
@@ -238,6 +272,12 @@ Result<void> set_size(const UniqueFd& file, std::uint64_t bytes) {
 
 Result<void> set_mode(const UniqueFd& file, mode_t mode) {
   if (::fchmod(file.get(), mode) != 0) return errno_error("chmod");
+  return {};
+}
+
+Result<void> set_times(const UniqueFd& file, const timespec& accessed, const timespec& modified) {
+  const timespec times[2] = {accessed, modified};
+  if (::futimens(file.get(), times) != 0) return errno_error("utimes");
   return {};
 }
 
@@ -256,6 +296,11 @@ Result<Space> space_of(const UniqueFd& file) {
   out.used = std::uint64_t(info.f_blocks - info.f_bfree) * unit;
   out.overlay = info.f_type == OVERLAYFS_SUPER_MAGIC;
   return out;
+}
+
+Result<void> set_mode_at(const UniqueFd& dir, const std::string& name, mode_t mode) {
+  if (::fchmodat(dir.get(), name.c_str(), mode, 0) != 0) return errno_error("fchmodat " + name);
+  return {};
 }
 
 Result<void> flush_to_disk(const UniqueFd& file) {
@@ -285,6 +330,24 @@ Result<void> copy_content(const UniqueFd& from, const UniqueFd& to) {
   }
 }
 
+namespace {
+
+Result<void> copy_range(const UniqueFd& from, const UniqueFd& to, off_t begin, off_t end) {
+  std::string buffer(256 << 10, '\0');
+  while (begin < end) {
+    const std::size_t most = std::min(buffer.size(), std::size_t(end - begin));
+    const ssize_t n = ::pread(from.get(), buffer.data(), most, begin);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno_error("read");
+    if (n == 0) return make_error(Errc::data_loss, "the file shrank while it was copied");
+    ATOLL_TRY(write_at(to, std::uint64_t(begin), std::string_view(buffer.data(), std::size_t(n))));
+    begin += n;
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<void> copy_sparse(const UniqueFd& from, const UniqueFd& to) {
   if (::ioctl(to.get(), FICLONE, from.get()) == 0) return {};
   ATOLL_TRY_ASSIGN(struct stat info, stat_of(from));
@@ -301,6 +364,10 @@ Result<void> copy_sparse(const UniqueFd& from, const UniqueFd& to) {
       const ssize_t n =
           ::copy_file_range(from.get(), &begin, to.get(), &target, std::size_t(end - begin), 0);
       if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && errno == EXDEV) {  // on two filesystems
+        ATOLL_TRY(copy_range(from, to, begin, end));
+        break;
+      }
       if (n < 0) return errno_error("copy_file_range");
       if (n == 0) return make_error(Errc::data_loss, "the file shrank while it was copied");
     }

@@ -10,7 +10,9 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,9 +68,17 @@ Result<void> make_device(const UniqueFd& dir, const std::string& name, unsigned 
                          unsigned minor, mode_t mode);
 // Gives a file that was opened with O_TMPFILE its name.
 Result<void> link_as(const UniqueFd& file, const UniqueFd& dir, const std::string& name);
+// Another name for what `from` is, in one step. EEXIST if `to` is taken.
+Result<void> rename_within(const UniqueFd& dir, const std::string& from, const std::string& to);
+// The same, but `to` goes if it is taken.
+Result<void> rename_over(const UniqueFd& dir, const std::string& from, const std::string& to);
 Result<void> set_size(const UniqueFd& file, std::uint64_t bytes);
 Result<void> set_mode(const UniqueFd& file, mode_t mode);
+Result<void> set_times(const UniqueFd& file, const timespec& accessed, const timespec& modified);
+// The same by name, for what has no descriptor of that kind: a socket. Follows links.
+Result<void> set_mode_at(const UniqueFd& dir, const std::string& name, mode_t mode);
 Result<void> flush_to_disk(const UniqueFd& file);
+Result<void> write_at(const UniqueFd& file, std::uint64_t offset, std::string_view bytes);
 // An exclusive flock(2) of the open file itself, which whoever holds a copy of the descriptor holds
 // too: a loop device on it, for example. False: another open file of the same file has it.
 Result<bool> try_lock(const UniqueFd& file);
@@ -83,6 +93,7 @@ Result<Space> space_of(const UniqueFd& file);
 
 enum class Presence { present, absent, unknown };
 Presence presence_of(const std::string& path);
+Result<void> random_bytes(std::span<std::byte> into);
 bool is_executable(const std::string& path);
 // /proc/PID/fd/N: a name for an open file that other programs of the same user can open while it is
 // open here.

@@ -124,6 +124,34 @@ void add_route(NetlinkBatch& batch, const Cidr4& to, std::optional<Ipv4> via, un
   batch.add(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE | kAsk, header, attributes);
 }
 
+namespace {
+
+constexpr unsigned kLoopbackIndex = 1;
+
+void change_local_block(NetlinkBatch& batch, std::uint16_t what, std::uint16_t flags,
+                        const Cidr4& block) {
+  rtmsg header{};
+  header.rtm_family = AF_INET;
+  header.rtm_dst_len = block.bits;
+  header.rtm_table = RT_TABLE_LOCAL;
+  header.rtm_protocol = RTPROT_STATIC;
+  header.rtm_scope = RT_SCOPE_HOST;
+  header.rtm_type = RTN_LOCAL;
+  NetlinkAttributes attributes;
+  attributes.add_be32(RTA_DST, block.network.value);
+  attributes.add_u32(RTA_OIF, kLoopbackIndex);
+  batch.add(what, flags | kAsk, header, attributes);
+}
+
+}  // namespace
+
+void add_local_block(NetlinkBatch& batch, const Cidr4& block) {
+  change_local_block(batch, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, block);
+}
+void delete_local_block(NetlinkBatch& batch, const Cidr4& block) {
+  change_local_block(batch, RTM_DELROUTE, 0, block);
+}
+
 unsigned interface_index(const std::string& name) { return ::if_nametoindex(name.c_str()); }
 
 Result<UniqueFd> bound_udp_socket(Ipv4 address, std::uint16_t port) {

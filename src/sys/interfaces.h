@@ -39,6 +39,9 @@ void delete_link(NetlinkBatch& batch, const std::string& name);
 void add_address(NetlinkBatch& batch, unsigned index, Ipv4 address, std::uint8_t bits);
 // Replaces a route to the same block.
 void add_route(NetlinkBatch& batch, const Cidr4& to, std::optional<Ipv4> via, unsigned index);
+// All addresses of a block are this machine's own, or no more.
+void add_local_block(NetlinkBatch& batch, const Cidr4& block);
+void delete_local_block(NetlinkBatch& batch, const Cidr4& block);
 
 // In the caller's namespace; 0 = there is none of that name.
 unsigned interface_index(const std::string& name);

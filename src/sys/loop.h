@@ -1,6 +1,7 @@
 // Loop devices: a file as a block device that goes away with its last user.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -12,7 +13,11 @@ class LoopDevice {
  public:
   // Binds `file` to a free device with autoclear: once this object and every mount of it are gone,
   // so is the binding.
-  static Result<LoopDevice> attach(const UniqueFd& file);
+  enum class Access { read_write, read_only };
+  static Result<LoopDevice> attach(const UniqueFd& file, Access access = Access::read_write);
+  // The device that `file` is bound to, whoever did that; it stays bound at least as long as this
+  // object. nullopt: there is none.
+  static Result<std::optional<LoopDevice>> find(const UniqueFd& file);
   // A path for `source=` of a mount.
   const std::string& path() const { return path_; }
 

@@ -109,6 +109,13 @@ Result<void> change_root(const UniqueFd& new_root) {
   return {};
 }
 
+Result<void> unmount_lazily(const DetachedMount& attached) {
+  // Through procfs, because umount2 takes no descriptor; the link leads to the mount itself.
+  const std::string path = "/proc/self/fd/" + std::to_string(attached.fd().get());
+  if (::umount2(path.c_str(), MNT_DETACH) != 0) return errno_error("unmount");
+  return {};
+}
+
 Result<void> unmount_lazily(const std::string& path) {
   if (::umount2(path.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0)
     return errno_error("unmount " + path);

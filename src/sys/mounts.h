@@ -71,5 +71,7 @@ Result<void> make_all_private();
 // Makes `new_root` (a mount of the caller's namespace) the root and drops the old one.
 Result<void> change_root(const UniqueFd& new_root);
 Result<void> unmount_lazily(const std::string& path);
+// By its root, whatever is mounted over it.
+Result<void> unmount_lazily(const DetachedMount& attached);
 
 }  // namespace atl::sys

@@ -1,14 +1,18 @@
 #include "sys/namespaces.h"
 
+#include <fcntl.h>
 #include <linux/magic.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/statfs.h>
 #include <unistd.h>
 
 #include <cerrno>
 
 #include "sys/files.h"
+#include "sys/process.h"
 
 namespace atl::sys {
 namespace {
@@ -37,6 +41,27 @@ Result<UniqueFd> new_network_namespace() {
   auto made = own_namespace("net");
   ATOLL_CHECK(::setns(home.get(), CLONE_NEWNET) == 0);
   return made;
+}
+
+Result<UniqueFd> new_user_namespace(const IdMap& map, uid_t owner) {
+  // Somebody must be in it while the maps are written; they can be written only from outside. It
+  // keeps nothing open (locks are held by descriptors) and ends with its maker.
+  const pid_t maker = ::getpid();
+  ATOLL_TRY_ASSIGN(Cloned cloned, clone_process(CLONE_NEWUSER, nullptr, owner));
+  if (cloned.pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::close_range(0, ~0U, 0);
+    if (::getppid() != maker) ::_exit(0);
+    for (;;) ::pause();
+  }
+  const Child holder(cloned.pid, std::move(cloned.pidfd));
+  const std::string proc = "/proc/" + std::to_string(holder.pid());
+  ATOLL_TRY_ASSIGN(UniqueFd dir, open_trusted(proc, O_PATH | O_DIRECTORY));
+  const std::string text = std::to_string(map.inside) + " " + std::to_string(map.outside) + " " +
+                           std::to_string(map.count) + "\n";
+  ATOLL_TRY(write_beneath(dir, "uid_map", text));
+  ATOLL_TRY(write_beneath(dir, "gid_map", text));
+  return open_trusted(proc + "/ns/user", O_RDONLY);
 }
 
 Result<void> pin_namespace(const UniqueFd& target, const std::string& path) {

@@ -1,6 +1,9 @@
 // Namespaces by descriptor: making, entering for a while, pinning by a bind mount.
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstdint>
 #include <string>
 
 #include "base/result.h"
@@ -28,6 +31,15 @@ class InNamespace {
 
 // A network namespace that nobody is in; lives as long as the descriptor, a pin or a socket does.
 Result<UniqueFd> new_network_namespace();
+// Ids `inside` ... of a user namespace are those from `outside` on of the caller's.
+struct IdMap {
+  uid_t inside = 0;
+  uid_t outside = 0;
+  std::uint32_t count = 0;
+};
+// A user namespace that nobody is in, for idmapped mounts; belongs to the host's user `owner`.
+// Preconditions: the process has one thread.
+Result<UniqueFd> new_user_namespace(const IdMap& map, uid_t owner);
 // Keeps a namespace alive under a name in the caller's mount namespace. The file is made if need
 // be.
 Result<void> pin_namespace(const UniqueFd& target, const std::string& path);

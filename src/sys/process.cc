@@ -81,6 +81,14 @@ Result<UniqueFd> open_pidfd(pid_t pid) {
   return fd;
 }
 
+Result<bool> is_child(const UniqueFd& pidfd) {
+  siginfo_t info{};
+  if (::waitid(idtype_t(kPidfdIdType), id_t(pidfd.get()), &info, WEXITED | WNOHANG | WNOWAIT) == 0)
+    return true;
+  if (errno == ECHILD) return false;
+  return errno_error("waitid");
+}
+
 bool has_ended(const UniqueFd& pidfd) {
   pollfd entry{pidfd.get(), POLLIN, 0};
   return ::poll(&entry, 1, 0) == 1;

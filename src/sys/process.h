@@ -54,6 +54,8 @@ class Child {
 
 Result<void> signal_pidfd(const UniqueFd& pidfd, int number);
 Result<UniqueFd> open_pidfd(pid_t pid);
+// Whether this process is its parent.
+Result<bool> is_child(const UniqueFd& pidfd);
 // True once the process behind a pidfd has ended (it may still be a zombie).
 bool has_ended(const UniqueFd& pidfd);
 // poll(2) for reading; false when the time has passed.

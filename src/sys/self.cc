@@ -53,6 +53,48 @@ Result<void> place_descriptors(std::vector<std::pair<int, int>> fds) {
   return {};
 }
 
+Result<void> close_all_except(std::vector<int> keep) {
+  std::sort(keep.begin(), keep.end());
+  unsigned next = 0;
+  const auto close_until = [&](unsigned end) {
+    return end <= next || ::syscall(SYS_close_range, next, end - 1, 0U) == 0;
+  };
+  for (int fd : keep) {
+    if (!close_until(unsigned(fd))) return errno_error("close_range");
+    next = std::max(next, unsigned(fd) + 1);
+  }
+  if (::syscall(SYS_close_range, next, ~0U, 0U) != 0) return errno_error("close_range");
+  return {};
+}
+
+Result<void> adopt_orphans() {
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return errno_error("prctl PR_SET_CHILD_SUBREAPER");
+  return {};
+}
+
+namespace {
+
+Result<void> change_mask(int how, int number) {
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, number);
+  if (::sigprocmask(how, &one, nullptr) != 0) return errno_error("sigprocmask");
+  return {};
+}
+
+}  // namespace
+
+Result<BlockedSignal> BlockedSignal::block(int number) {
+  ATOLL_TRY(change_mask(SIG_BLOCK, number));
+  return BlockedSignal(number);
+}
+
+BlockedSignal::~BlockedSignal() {
+  if (number_ != 0) (void)unblock_signal(number_);  // fails for no signal that could be blocked
+}
+
+Result<void> unblock_signal(int number) { return change_mask(SIG_UNBLOCK, number); }
+
 Result<void> reset_signals() {
   for (int number = 1; number < NSIG; ++number) {
     if (number == SIGKILL || number == SIGSTOP) continue;

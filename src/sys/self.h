@@ -23,6 +23,24 @@ Result<UniqueFd> moved_above(UniqueFd fd, int limit);
 // Puts each {from, to} in place and marks everything above the highest `to` close-on-exec; gaps
 // below it are closed. Sources may overlap targets.
 Result<void> place_descriptors(std::vector<std::pair<int, int>> fds);
+// Closes every descriptor that is not named: for a child that does not exec. Objects that own the
+// others must not be destroyed afterwards.
+Result<void> close_all_except(std::vector<int> keep);
+// Orphans among the descendants become children of this process instead of the host's first.
+Result<void> adopt_orphans();
+// A signal is held back in this thread, and in what it forks, until destruction.
+class BlockedSignal {
+ public:
+  static Result<BlockedSignal> block(int number);
+  BlockedSignal(BlockedSignal&& other) noexcept : number_(std::exchange(other.number_, 0)) {}
+  BlockedSignal& operator=(BlockedSignal&&) = delete;
+  ~BlockedSignal();
+
+ private:
+  explicit BlockedSignal(int number) : number_(number) {}
+  int number_;
+};
+Result<void> unblock_signal(int number);
 // Default disposition for all signals, none blocked.
 Result<void> reset_signals();
 

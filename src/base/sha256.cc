@@ -1,10 +1,10 @@
-#include "agent/sha256.h"
+#include "base/sha256.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
-namespace atl::agent {
+namespace atl {
 namespace {
 
 // First 32 bits of the fractional parts of the cube roots of the first 64 primes.
@@ -90,4 +90,4 @@ std::string sha256(std::string_view bytes) {
   return hash.finish();
 }
 
-}  // namespace atl::agent
+}  // namespace atl

@@ -1,5 +1,4 @@
-// SHA-256 (FIPS 180-4). The agent signs short strings only and carries no TLS library, so it has
-// its own.
+// SHA-256 (FIPS 180-4), for the static programs, which carry no TLS library.
 #pragma once
 
 #include <array>
@@ -7,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace atl::agent {
+namespace atl {
 
 class Sha256 {
  public:
@@ -27,4 +26,4 @@ class Sha256 {
 
 std::string sha256(std::string_view bytes);
 
-}  // namespace atl::agent
+}  // namespace atl
