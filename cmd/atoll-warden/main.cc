@@ -27,15 +27,15 @@ using namespace atl;
 
 constexpr const char* kUsage =
     "usage: atoll-warden --control-fd N --home DIR --instance NAME --agent FILE [--templates DIR]\n"
-    "                    [--kernels DIR] [--no-network]\n"
+    "                    [--tools DIR] [--kernels DIR] [--no-network]\n"
     "       atoll-warden --dry-run [--id ID] [--template ID] [--memory BYTES] [--disk BYTES] "
-    "[--cpu MILLIS] [--pids N] [--kept]\n"
+    "[--cpu MILLIS] [--pids N] [--kept] [--kept-memory] [--snapshot ID] [--snapshot-memory ID]\n"
     "       atoll-warden --operation-steps   names of the steps of operations other than launches\n"
     "\n"
     "Started by the server, which keeps the other end of the socket. --dry-run prints what a "
     "launch would do.\n"
-    "for tests: --fail-at STEP, --die-at STEP or STEP+ (after it), --layers-by-stage, "
-    "--zygote-forks N, "
+    "for tests: --fail-at STEP, --die-at STEP or STEP+ (after it), --late-at STEP, "
+    "--layers-by-stage, --zygote-forks N, "
     "--unsafe-cgroup2-without-limits MOUNT\n";
 
 struct Arguments {
@@ -77,6 +77,11 @@ std::optional<Arguments> parse(const std::vector<std::string_view>& args) {
       out.spec.kept = jail::KeptDisk{jail::kFirstSlot};
       continue;
     }
+    if (name == "--kept-memory") {
+      out.spec.kept = jail::KeptDisk{jail::kFirstSlot};
+      out.spec.memory = runtime::Memory::kept;
+      continue;
+    }
     if (name == "--no-network") {
       out.config.no_network = true;
       continue;
@@ -94,6 +99,8 @@ std::optional<Arguments> parse(const std::vector<std::string_view>& args) {
       out.config.home = value;
     } else if (name == "--templates") {
       out.config.templates = value;
+    } else if (name == "--tools") {
+      out.config.tools = value;
     } else if (name == "--instance") {
       out.config.instance = value;
     } else if (name == "--agent") {
@@ -106,9 +113,14 @@ std::optional<Arguments> parse(const std::vector<std::string_view>& args) {
       out.config.fail_at = value;
     } else if (name == "--die-at") {
       out.config.die_at = value;
+    } else if (name == "--late-at") {
+      out.config.late_at = value;
     } else if (name == "--unsafe-cgroup2-without-limits") {
       out.config.unsafe_no_limits = true;
       out.config.cgroup_v2_root = value;
+    } else if (name == "--snapshot" || name == "--snapshot-memory") {
+      out.spec.snapshot = value;
+      if (name == "--snapshot-memory") out.spec.memory = runtime::Memory::snapshot;
     } else if (name == "--id") {
       out.spec.id = value;
     } else if (name == "--template") {
@@ -157,6 +169,7 @@ int serve(Arguments args) {
   char resolved[PATH_MAX];
   if (::realpath(args.config.home.c_str(), resolved) != nullptr) args.config.home = resolved;
   if (args.config.templates.empty()) args.config.templates = args.config.home + "/templates";
+  if (args.config.tools.empty()) args.config.tools = args.config.home + "/tools";
   ::setsid();  // the terminal's signals are for the server; fails only if it is done already
   ::signal(SIGPIPE, SIG_IGN);
   auto warden = jail::Warden::create(args.config);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
@@ -53,6 +54,16 @@ enum class Disk : std::uint8_t {
   kept,   // the one that `Runtime::kill` left: a reboot
 };
 
+// Where the memory of a sandbox comes from, that is, what runs in it first.
+enum class Memory : std::uint8_t {
+  none,      // nothing: a boot
+  kept,      // what `Runtime::dump` left, with Disk::kept: its processes go on
+  snapshot,  // that of SandboxSpec::snapshot, over its disk: a copy of them goes on here
+};
+
+// A snapshot in a runtime's home: `s` + 20 of [a-z0-9], see new_snapshot_id(). Empty: none.
+using SnapshotId = std::string;
+
 struct SandboxSpec {
   SandboxId id;
   std::string template_id;  // directory name below templates/
@@ -61,7 +72,17 @@ struct SandboxSpec {
   Limits limits;
   NetworkPolicy network;
   Disk disk = Disk::fresh;
+  Memory memory = Memory::none;
+  // With Disk::fresh: the disk begins as that of this snapshot was. template_id is the snapshot's.
+  // With Disk::kept it is ignored: a kept disk knows what it lies over.
+  SnapshotId snapshot;
+  // With a snapshot: a dumped or dead sandbox of this id is put aside until the new one runs, and
+  // is removed then; after an error, or a launch that was cut off, it is there again as it was.
+  bool replace = false;
 };
+
+SnapshotId new_snapshot_id();
+bool is_snapshot_id(std::string_view text);
 
 // How long each step of a launch took, in order; the breakdown is a metric.
 struct StepTime {

@@ -87,6 +87,12 @@ struct Describer {
   std::string operator()(const IdmapTemplate& a) const {
     return fmt::format("template {}: read-only copy of its mount, ids shifted", a.template_id);
   }
+  std::string operator()(const OpenSnapshotLayers&) const {
+    return "layers of snapshots, read-only, ids shifted";
+  }
+  std::string operator()(const InheritUpper&) const {
+    return "the upper layer's root as that of the nearest layer";
+  }
   std::string operator()(const MountRoot& a) const {
     return fmt::format("overlay {} ({}), layers by {}", options_text(a.options),
                        attrs_text(a.attrs), a.layers_by_fd ? "descriptor" : "stage");
@@ -99,6 +105,42 @@ struct Describer {
     std::string out = "directories to mount over:";
     for (const std::string& path : a.paths) out += " /" + path;
     return out;
+  }
+  std::string operator()(const RetireMemory&) const { return "memory, if there is some, is void"; }
+  std::string operator()(const OpenMemory&) const { return "open the directory of the image"; }
+  std::string operator()(const MakeIdMap& a) const {
+    return fmt::format("user namespace for idmapped mounts: 0 BASE {}", a.count);
+  }
+  std::string operator()(const StartRestore&) const {
+    return "start the worker, in a mount namespace of its own";
+  }
+  std::string operator()(const BindForeign& a) const {
+    return a.allowed ? "sockets may have addresses of others" : "no more";
+  }
+  std::string operator()(const UseMemory& a) const {
+    return a.own ? "before a process runs: the image is never used again"
+                 : "before a process runs: nothing, the image is a snapshot's";
+  }
+  std::string operator()(const AwaitRestore&) const {
+    return "before a process runs: the socket is as planned";
+  }
+  std::string operator()(const StageExternals& a) const {
+    std::string out = "mounts of the host's:";
+    for (const HostMount& mount : a.mounts)
+      out += fmt::format(" {} ({})", mount.target, attrs_text(mount.attrs));
+    for (const HostMask& mask : a.masks)
+      out += fmt::format(" {}<-{}/{}", mask.target, mask.of, mask.name);
+    return out;
+  }
+  std::string operator()(const RunRestore& a) const {
+    return fmt::format(
+        "the image is whole, made here and fits {} MiB; CRIU in the cgroup, in a new cgroup "
+        "namespace, without network; hostname {}",
+        a.memory_limit >> 20, a.hostname);
+  }
+  std::string operator()(const GiveSocket& a) const {
+    return fmt::format("control directory and socket: root:{} {:o}, {:o}", a.group,
+                       a.directory_mode, a.mode);
   }
   std::string operator()(const MarkComplete&) const { return "write the mark of a whole sandbox"; }
   std::string operator()(const EnterCgroup&) const { return "move itself into its cgroup"; }
@@ -169,7 +211,8 @@ struct Describer {
 }  // namespace
 
 std::string describe(const Step& step) {
-  return fmt::format("{:6} {:16} {}", step.actor == Actor::warden ? "warden" : "init", step.name,
+  constexpr const char* actors[] = {"warden", "init", "worker"};
+  return fmt::format("{:6} {:16} {}", actors[std::size_t(step.actor)], step.name,
                      std::visit(Describer{}, step.action));
 }
 

@@ -52,6 +52,9 @@ class Disks {
   bool failing_ = false;  // the last attempt at a spare; tried again after the next take()
 };
 
+// An empty filesystem of that size in a file without a name on the filesystem of `dir`.
+Result<sys::UniqueFd> make_image(const sys::UniqueFd& dir, std::uint64_t bytes);
+
 // Mounts the image through a fresh loop device that goes away with the mount.
 enum class Content { empty, kept };
 Result<void> mount_disk(Disk& disk, const MountDisk& how, Content content);

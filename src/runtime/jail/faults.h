@@ -3,8 +3,9 @@
 //
 // Steps of a launch have the names of the plan; other operations have names of their own
 // (operation_steps()). `--die-at STEP` ends the warden by SIGKILL before the step is done,
-// `--die-at STEP+` when it is done. A step of the new process makes it ask the warden to die and go
-// on meanwhile, as it would when the warden is killed from outside.
+// `--die-at STEP+` when it is done; `--late-at STEP` lets a step of the warden begin late, so that
+// what others do meanwhile is over by then. A step of the new process makes it ask the warden to
+// die and go on meanwhile, as it would when the warden is killed from outside.
 #pragma once
 
 #include <string>
@@ -18,8 +19,9 @@ namespace atl::jail {
 struct Faults {
   std::string fail_at;
   std::string die_at;
+  std::string late_at;
 
-  // Dies here if told to; otherwise the failure that was asked for, or nothing.
+  // Dies or waits here if told to; then the failure that was asked for, or nothing.
   Result<void> before(std::string_view step) const;
   // Dies here if told to.
   void after(std::string_view step) const;
@@ -31,8 +33,9 @@ struct Faults {
 
 [[noreturn]] void die_now();
 
-// Steps of destroy, kill, freeze, thaw, prepare and warm, in order. Those of the process that warm
-// makes can fail too, see zygote.h.
+// Steps of destroy, kill, freeze, thaw, prepare, warm, dump and snapshots, in order. A dump that
+// was published ends with steps of kill. Those of the process that warm makes can fail too, see
+// zygote.h.
 std::vector<std::string> operation_steps();
 
 }  // namespace atl::jail

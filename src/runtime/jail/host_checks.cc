@@ -245,15 +245,6 @@ Check check_forwarding() {
                                  : "net.ipv4.ip_forward is off: the server switches it on");
 }
 
-Check check_criu(const std::string& home) {
-  for (const std::string& path : {home + "/tools/sbin/criu", std::string("/usr/sbin/criu"),
-                                  std::string("/usr/local/sbin/criu")}) {
-    if (sys::is_executable(path)) return passed("criu", path);
-  }
-  return {"criu", Status::warn, "not found: pausing keeps sandboxes frozen in memory",
-          "install CRIU 4.2 or newer"};
-}
-
 Check check_space(const std::string& home) {
   struct statvfs info{};
   if (::statvfs(home.c_str(), &info) != 0) return failed("disk space", errno_error(home), "");
@@ -298,7 +289,6 @@ std::vector<Check> check_host(const std::string& home) {
     checks.push_back(check_nf_tables());
     checks.push_back(check_forwarding());
   }
-  checks.push_back(check_criu(home));
   checks.push_back(check_space(at));
   return checks;
 }

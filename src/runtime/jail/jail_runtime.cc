@@ -31,7 +31,9 @@ constexpr auto kUse = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t kMaxOutstanding = 4096;
 constexpr std::chrono::seconds kHelloDeadline{30};
 constexpr std::chrono::seconds kExitDeadline{2};
-constexpr std::chrono::seconds kPrepareTimeout{120};  // above the warden's own deadline
+// Above the warden's own deadlines, so that its answers come first.
+constexpr std::chrono::seconds kPrepareTimeout{120};
+constexpr std::chrono::seconds kMemoryTimeout{960};
 
 Error to_error(const wire::Reply& reply) {
   std::string message(wire::from_field(reply.message));
@@ -73,6 +75,10 @@ Result<wire::CreateRequest> create_request(const SandboxSpec& spec) {
   if (!wire::to_field(request.boot_id, boot_id))
     return make_error(Errc::invalid_argument, "boot id too long");
   request.kept_disk = spec.disk == Disk::kept ? 1 : 0;
+  request.memory = std::uint8_t(spec.memory);
+  request.replace = spec.replace ? 1 : 0;
+  if (!wire::to_field(request.snapshot, spec.snapshot))
+    return make_error(Errc::invalid_argument, "snapshot id too long");
   request.memory_bytes = spec.limits.memory_bytes;
   request.disk_bytes =
       (spec.limits.disk_bytes + wire::kDiskUnit - 1) / wire::kDiskUnit * wire::kDiskUnit;
@@ -160,7 +166,9 @@ class JailRuntime::Client : public std::enable_shared_from_this<Client> {
     entry->op = Op(request.header.op);
     if constexpr (std::is_same_v<Request, wire::CreateRequest>) {
       entry->id = SandboxId::parse(wire::from_field(request.id));
-      entry->undo = request.kept_disk != 0 ? Op::kill : Op::destroy;
+      entry->undo = request.memory == std::uint8_t(Memory::kept) ? Op::freeze
+                    : request.kept_disk != 0                     ? Op::kill
+                                                                 : Op::destroy;
     }
     waiting_.emplace(request.header.sequence, entry);
     const auto bytes = wire::bytes_of(request);
@@ -182,7 +190,8 @@ class JailRuntime::Client : public std::enable_shared_from_this<Client> {
     asio::steady_timer timer;
     Op op{};
     std::optional<SandboxId> id;
-    Op undo{};  // what takes a create back: a reboot must not cost the disk
+    // What takes a create back: a reboot must not cost the disk, a resume not the memory.
+    Op undo{};
     std::optional<Answer> answer;
     bool abandoned = false;
   };
@@ -311,10 +320,14 @@ net::Task<Result<T>> on_strand(ClientPtr client, net::Task<Result<T>> task) {
   co_return std::move(**result);
 }
 
+// What takes as long as its memory is large; kill and destroy may first have to end such a thing.
+bool is_slow(Op op) { return op == Op::cancel_dump || op == Op::kill || op == Op::destroy; }
+
 net::Task<Result<void>> do_simple(ClientPtr client, Op op, SandboxId id) {
   ATOLL_CO_TRY_ASSIGN(wire::IdRequest request, id_request(op, id));
   if (op == Op::destroy || op == Op::kill) client->control_dirs_.erase(id);
-  ATOLL_CO_TRY_ASSIGN(auto answer, co_await client->ask(request));
+  auto asking = is_slow(op) ? client->ask(request, kMemoryTimeout) : client->ask(request);
+  ATOLL_CO_TRY_ASSIGN(auto answer, co_await std::move(asking));
   // Somebody may have asked for it meanwhile; the next boot has another one.
   if (op == Op::destroy || op == Op::kill) client->control_dirs_.erase(id);
   ATOLL_CO_TRY_ASSIGN(wire::Reply reply, read_as<wire::Reply>(answer.bytes));
@@ -322,19 +335,25 @@ net::Task<Result<void>> do_simple(ClientPtr client, Op op, SandboxId id) {
   co_return Result<void>();
 }
 
+template <class Message>
+std::vector<StepTime> steps_of(const Message& reply) {
+  std::vector<StepTime> steps;
+  for (std::size_t i = 0; i < std::min<std::size_t>(reply.step_count, wire::kMaxSteps); ++i) {
+    steps.push_back({std::string(wire::from_field(reply.steps[i].name)),
+                     std::chrono::microseconds(reply.steps[i].micros)});
+  }
+  return steps;
+}
+
 net::Task<Result<Created>> do_create(ClientPtr client, SandboxSpec spec) {
   client->control_dirs_.erase(spec.id);
   ATOLL_CO_TRY_ASSIGN(wire::CreateRequest request, create_request(spec));
-  ATOLL_CO_TRY_ASSIGN(auto answer, co_await client->ask(request));
+  auto asking =
+      spec.memory == Memory::none ? client->ask(request) : client->ask(request, kMemoryTimeout);
+  ATOLL_CO_TRY_ASSIGN(auto answer, co_await std::move(asking));
   ATOLL_CO_TRY_ASSIGN(wire::CreateReply reply, read_as<wire::CreateReply>(answer.bytes));
   if (reply.reply.code != 0) co_return to_error(reply.reply);
-  Created created;
-  created.address = Ipv4{reply.address};
-  for (std::size_t i = 0; i < std::min<std::size_t>(reply.step_count, wire::kMaxSteps); ++i) {
-    created.steps.push_back({std::string(wire::from_field(reply.steps[i].name)),
-                             std::chrono::microseconds(reply.steps[i].micros)});
-  }
-  co_return created;
+  co_return Created{steps_of(reply), Ipv4{reply.address}};
 }
 
 net::Task<Result<void>> do_set_network(ClientPtr client, SandboxId id, NetworkPolicy policy) {
@@ -343,6 +362,18 @@ net::Task<Result<void>> do_set_network(ClientPtr client, SandboxId id, NetworkPo
   if (!wire::to_field(request.id, id.str()))
     co_return make_error(Errc::invalid_argument, "id too long");
   ATOLL_CO_TRY_ASSIGN(request.network, wire::to_fields(policy));
+  ATOLL_CO_TRY_ASSIGN(auto answer, co_await client->ask(request));
+  ATOLL_CO_TRY_ASSIGN(wire::Reply reply, read_as<wire::Reply>(answer.bytes));
+  if (reply.code != 0) co_return to_error(reply);
+  co_return Result<void>();
+}
+
+net::Task<Result<void>> do_set_memory(ClientPtr client, SandboxId id, std::uint64_t bytes) {
+  wire::SetMemoryRequest request;
+  request.header.op = std::uint16_t(Op::set_memory);
+  if (!wire::to_field(request.id, id.str()))
+    co_return make_error(Errc::invalid_argument, "id too long");
+  request.memory_bytes = bytes;
   ATOLL_CO_TRY_ASSIGN(auto answer, co_await client->ask(request));
   ATOLL_CO_TRY_ASSIGN(wire::Reply reply, read_as<wire::Reply>(answer.bytes));
   if (reply.code != 0) co_return to_error(reply);
@@ -369,6 +400,8 @@ Condition condition_of(std::uint8_t state) {
       return Condition::frozen;
     case wire::SandboxState::dead:
       return Condition::dead;
+    case wire::SandboxState::dumped:
+      return Condition::dumped;
     case wire::SandboxState::leftover:
       break;
   }
@@ -436,6 +469,87 @@ net::Task<Result<void>> do_warm(ClientPtr client, SandboxId id) {
   co_return Result<void>();
 }
 
+net::Task<Result<MemorySupport>> do_memory_support(ClientPtr client) {
+  wire::PlainRequest request;
+  request.header.op = std::uint16_t(Op::memory_support);
+  auto asking = client->ask(request, kPrepareTimeout);
+  ATOLL_CO_TRY_ASSIGN(auto answer, co_await std::move(asking));
+  ATOLL_CO_TRY_ASSIGN(wire::MemorySupportReply reply,
+                      read_as<wire::MemorySupportReply>(answer.bytes));
+  if (reply.reply.code != 0) co_return to_error(reply.reply);
+  co_return MemorySupport{reply.durable != 0, std::string(wire::from_field(reply.reason)),
+                          std::string(wire::from_field(reply.version))};
+}
+
+template <class Request>
+net::Task<Result<Written>> do_write(ClientPtr client, Request request) {
+  auto asking = client->ask(request, kMemoryTimeout);
+  ATOLL_CO_TRY_ASSIGN(auto answer, co_await std::move(asking));
+  ATOLL_CO_TRY_ASSIGN(wire::WrittenReply reply, read_as<wire::WrittenReply>(answer.bytes));
+  if (reply.reply.code != 0) co_return to_error(reply.reply);
+  co_return Written{reply.memory_bytes, reply.disk_bytes, steps_of(reply)};
+}
+
+net::Task<Result<Written>> do_dump(ClientPtr client, SandboxId id) {
+  ATOLL_CO_TRY_ASSIGN(wire::IdRequest request, id_request(Op::dump, id));
+  auto writing = do_write(client, request);
+  auto written = co_await std::move(writing);
+  // Its socket goes with its mounts; the next one that runs has another.
+  if (written) client->control_dirs_.erase(id);
+  co_return written;
+}
+
+net::Task<Result<Written>> do_snapshot(ClientPtr client, SandboxId id, SnapshotId snapshot,
+                                       bool disk_only) {
+  wire::SnapshotRequest request;
+  request.header.op = std::uint16_t(Op::snapshot);
+  if (!wire::to_field(request.id, id.str()) || !wire::to_field(request.snapshot, snapshot))
+    co_return make_error(Errc::invalid_argument, "id too long");
+  request.disk_only = disk_only ? 1 : 0;
+  auto writing = do_write(client, request);
+  co_return co_await std::move(writing);
+}
+
+net::Task<Result<void>> do_remove_snapshot(ClientPtr client, SnapshotId snapshot) {
+  wire::SnapshotIdRequest request;
+  request.header.op = std::uint16_t(Op::remove_snapshot);
+  if (!wire::to_field(request.snapshot, snapshot))
+    co_return make_error(Errc::invalid_argument, "snapshot id too long");
+  ATOLL_CO_TRY_ASSIGN(auto answer, co_await client->ask(request));
+  ATOLL_CO_TRY_ASSIGN(wire::Reply reply, read_as<wire::Reply>(answer.bytes));
+  if (reply.code != 0) co_return to_error(reply);
+  co_return Result<void>();
+}
+
+ListedSnapshot to_listed(const wire::SnapshotEntry& entry) {
+  ListedSnapshot listed{std::string(wire::from_field(entry.id)),
+                        entry.whole != 0,
+                        {},
+                        entry.memory_bytes,
+                        entry.disk_bytes};
+  for (std::size_t i = 0; i < std::min<std::size_t>(entry.layer_count, wire::kMaxLayers); ++i)
+    listed.layers.emplace_back(wire::from_field(entry.layers[i]));
+  return listed;
+}
+
+net::Task<Result<std::vector<ListedSnapshot>>> do_list_snapshots(ClientPtr client) {
+  std::vector<ListedSnapshot> snapshots;
+  wire::ListRequest request;
+  request.header.op = std::uint16_t(Op::list_snapshots);
+  for (;;) {
+    ATOLL_CO_TRY_ASSIGN(auto answer, co_await client->ask(request));
+    ATOLL_CO_TRY_ASSIGN(wire::ListSnapshotsReply reply,
+                        read_as<wire::ListSnapshotsReply>(answer.bytes));
+    if (reply.reply.code != 0) co_return to_error(reply.reply);
+    if (reply.count > wire::kSnapshotPage)
+      co_return make_error(Errc::internal, "the warden's list is broken");
+    for (std::size_t i = 0; i < reply.count; ++i) snapshots.push_back(to_listed(reply.entries[i]));
+    if (reply.more == 0 || reply.count == 0) co_return snapshots;
+    if (!wire::to_field(request.after, snapshots.back().id))
+      co_return make_error(Errc::internal, "the warden's list is broken");
+  }
+}
+
 net::Task<Result<std::shared_ptr<sys::UniqueFd>>> control_dir(ClientPtr client, SandboxId id) {
   const auto known = client->control_dirs_.find(id);
   if (known != client->control_dirs_.end()) co_return known->second;
@@ -460,6 +574,7 @@ Result<std::unique_ptr<JailRuntime>> JailRuntime::start(asio::io_context& io,
                 "--instance",   options.instance, "--agent", options.agent_path};
   if (!options.templates.empty())
     spawn.argv.insert(spawn.argv.end(), {"--templates", options.templates});
+  if (!options.tools.empty()) spawn.argv.insert(spawn.argv.end(), {"--tools", options.tools});
   if (!options.kernels_path.empty())
     spawn.argv.insert(spawn.argv.end(), {"--kernels", options.kernels_path});
   spawn.argv.insert(spawn.argv.end(), options.extra_args.begin(), options.extra_args.end());
@@ -493,6 +608,10 @@ net::Task<Result<void>> JailRuntime::thaw(SandboxId id) {
 net::Task<Result<void>> JailRuntime::kill(SandboxId id) {
   return on_strand(client_, do_simple(client_, Op::kill, std::move(id)));
 }
+net::Task<Result<void>> JailRuntime::set_memory(SandboxId id, std::uint64_t bytes) {
+  return on_strand(client_, do_set_memory(client_, std::move(id), bytes));
+}
+
 net::Task<Result<void>> JailRuntime::set_network(SandboxId id, NetworkPolicy policy) {
   return on_strand(client_, do_set_network(client_, std::move(id), std::move(policy)));
 }
@@ -504,6 +623,27 @@ net::Task<Result<void>> JailRuntime::prepare(std::string template_id) {
 }
 net::Task<Result<void>> JailRuntime::warm(SandboxId id) {
   return on_strand(client_, do_warm(client_, std::move(id)));
+}
+net::Task<Result<MemorySupport>> JailRuntime::memory_support() {
+  return on_strand(client_, do_memory_support(client_));
+}
+net::Task<Result<Written>> JailRuntime::dump(SandboxId id) {
+  return on_strand(client_, do_dump(client_, std::move(id)));
+}
+net::Task<Result<void>> JailRuntime::cancel_dump(SandboxId id) {
+  return on_strand(client_, do_simple(client_, Op::cancel_dump, std::move(id)));
+}
+net::Task<Result<Written>> JailRuntime::snapshot(SandboxId id, SnapshotId snapshot) {
+  return on_strand(client_, do_snapshot(client_, std::move(id), std::move(snapshot), false));
+}
+net::Task<Result<Written>> JailRuntime::snapshot_disk(SandboxId id, SnapshotId snapshot) {
+  return on_strand(client_, do_snapshot(client_, std::move(id), std::move(snapshot), true));
+}
+net::Task<Result<void>> JailRuntime::remove_snapshot(SnapshotId snapshot) {
+  return on_strand(client_, do_remove_snapshot(client_, std::move(snapshot)));
+}
+net::Task<Result<std::vector<ListedSnapshot>>> JailRuntime::list_snapshots() {
+  return on_strand(client_, do_list_snapshots(client_));
 }
 net::Task<Result<std::vector<Listed>>> JailRuntime::list() {
   return on_strand(client_, do_list(client_));

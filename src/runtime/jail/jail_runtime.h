@@ -26,6 +26,7 @@ struct WardenOptions {
   std::string instance;   // names this server among those of one home: [a-z0-9_-]{1,64}
   std::string templates;  // directory of templates, shared by several homes; empty: HOME/templates
                           // (the warden's --templates DIR)
+  std::string tools;      // directory of tools, likewise (--tools DIR); criu/ is one
   std::string warden_path;  // the atoll-warden binary
   std::string agent_path;  // the static atoll-agent binary; copied once into memory that no sandbox
                            // can write
@@ -55,9 +56,17 @@ class JailRuntime final : public Runtime {
   net::Task<Result<Usage>> usage(SandboxId id) override;
   net::Task<Result<void>> kill(SandboxId id) override;
   net::Task<Result<void>> set_network(SandboxId id, NetworkPolicy policy) override;
+  net::Task<Result<void>> set_memory(SandboxId id, std::uint64_t bytes) override;
   net::Task<Result<EgressSockets>> egress_sockets() override;
   net::Task<Result<void>> prepare(std::string template_id) override;
   net::Task<Result<void>> warm(SandboxId id) override;
+  net::Task<Result<MemorySupport>> memory_support() override;
+  net::Task<Result<Written>> dump(SandboxId id) override;
+  net::Task<Result<void>> cancel_dump(SandboxId id) override;
+  net::Task<Result<Written>> snapshot(SandboxId id, SnapshotId snapshot) override;
+  net::Task<Result<Written>> snapshot_disk(SandboxId id, SnapshotId snapshot) override;
+  net::Task<Result<void>> remove_snapshot(SnapshotId snapshot) override;
+  net::Task<Result<std::vector<ListedSnapshot>>> list_snapshots() override;
 
   void on_exit(std::function<void(ExitNotice)> handler) override;
   // Called once when the connection to the warden is lost.

@@ -7,9 +7,11 @@
 
 #include "base/log.h"
 #include "runtime/jail/init.h"
+#include "runtime/jail/memory_files.h"
 #include "runtime/jail/stage.h"
 #include "sys/datagram.h"
 #include "sys/files.h"
+#include "sys/namespaces.h"
 #include "sys/self.h"
 
 namespace atl::jail {
@@ -135,14 +137,18 @@ class Launch::Executor {
     ATOLL_TRY(context.set_options(a.options));
     ATOLL_TRY_ASSIGN(l_.control_,
                      context.mount(MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC));
-    ATOLL_TRY(sys::create_file(l_.control_.fd(), "boot_id", a.boot_id + "\n", 0444, 0));
+    ATOLL_TRY_ASSIGN(const std::string boot_id, boot_id_for(a));
+    ATOLL_TRY(sys::create_file(l_.control_.fd(), "boot_id", boot_id + "\n", 0444, 0));
     // The agent is mounted over this file; the directory hides directories of procfs.
-    ATOLL_TRY(sys::create_file(l_.control_.fd(), "atoll-agent", "", 0444, 0));
+    ATOLL_TRY(sys::create_file(l_.control_.fd(), kAgentName, "", 0444, 0));
     ATOLL_TRY(sys::make_dir(l_.control_.fd(), "empty", 0555, sys::IfExists::fail));
     ATOLL_TRY(sys::make_dir(l_.control_.fd(), kKernelsName, 0555, sys::IfExists::fail));
+    ATOLL_TRY(host_.programs.note(l_.directory_, l_.programs_));
     ATOLL_TRY_ASSIGN(l_.control_dir_,
                      sys::open_beneath(l_.control_.fd(), "", O_PATH | O_DIRECTORY));
-    return {};
+    if (!a.for_restore) return {};
+    const uid_t base = Ranges::first_id(l_.slot_);
+    return sys::change_owner(l_.control_.fd(), ".", base, base);
   }
 
   Result<void> operator()(const MakeCgroup& a) {
@@ -211,6 +217,25 @@ class Launch::Executor {
     return l_.lower_.idmap(l_.user_namespace_);
   }
 
+  Result<void> operator()(const OpenSnapshotLayers&) {
+    if (l_.spec_.kept) {
+      ATOLL_TRY_ASSIGN(std::optional<Mark> mark, read_mark(l_.directory_));
+      if (mark) l_.chain_ = mark->layers;
+    } else {
+      ATOLL_TRY_ASSIGN(l_.chain_, host_.snapshots.chain_of(l_.spec_.snapshot));
+    }
+    ATOLL_TRY_ASSIGN(l_.snapshot_layers_, host_.layers.open(host_.snapshots, l_.chain_, l_.slot_));
+    return {};
+  }
+
+  Result<void> operator()(const InheritUpper&) {
+    const uid_t base = Ranges::first_id(l_.slot_);
+    ATOLL_TRY(sys::change_owner(l_.disk_.mount.fd(), "work", base, base));
+    ATOLL_TRY_ASSIGN(sys::UniqueFd upper,
+                     sys::open_beneath(l_.disk_.mount.fd(), "upper", O_RDONLY | O_DIRECTORY));
+    return prepare_upper(upper, l_.snapshot_layers_.lowers.front().fd());
+  }
+
   Result<void> operator()(const MountRoot& a) {
     ATOLL_TRY_ASSIGN(sys::FsContext context, sys::FsContext::open("overlay"));
     ATOLL_TRY(context.set_options(a.options));
@@ -248,6 +273,18 @@ class Launch::Executor {
     return {};
   }
 
+  Result<void> operator()(const RetireMemory&) {
+    ATOLL_TRY_ASSIGN(bool there, has_memory(l_.directory_));
+    return there ? use_memory(l_.directory_) : Result<void>();
+  }
+  Result<void> operator()(const OpenMemory&) { return l_.open_memory(); }
+  Result<void> operator()(const MakeIdMap& a) {
+    const uid_t base = Ranges::first_id(l_.slot_);
+    ATOLL_TRY_ASSIGN(l_.user_namespace_, sys::new_user_namespace({0, base, a.count}, base));
+    return {};
+  }
+  Result<void> operator()(const StartRestore&) { return l_.start_restore(); }
+
   Result<void> operator()(const HandOverRoot&) {
     const std::byte go[1] = {std::byte{1}};
     const int fd = l_.root_.fd().get();
@@ -262,6 +299,17 @@ class Launch::Executor {
   }
 
  private:
+  // Processes that go on are still in the boot they began in.
+  Result<std::string> boot_id_for(const MakeControlDir& a) {
+    if (l_.spec_.memory == runtime::Memory::kept) {
+      auto kept = sys::read_beneath(l_.directory_, kBootIdName, wire::kBootIdSize);
+      if (kept && kept->size() == a.boot_id.size()) return kept;
+    }
+    ATOLL_TRY(sys::remove_file(l_.directory_, kBootIdName));
+    ATOLL_TRY(sys::create_file(l_.directory_, kBootIdName, a.boot_id, 0600, 0));
+    return a.boot_id;
+  }
+
   Result<void> open_template(const std::string& id) {
     if (l_.template_root_) return {};
     auto opened = sys::open_beneath(host_.templates, id + "/rootfs", O_PATH | O_DIRECTORY);
@@ -277,6 +325,9 @@ class Launch::Executor {
                      sys::open_beneath(l_.disk_.mount.fd(), "upper", O_PATH | O_DIRECTORY));
     ATOLL_TRY_ASSIGN(sys::UniqueFd work,
                      sys::open_beneath(l_.disk_.mount.fd(), "work", O_PATH | O_DIRECTORY));
+    for (const sys::DetachedMount& lower : l_.snapshot_layers_.lowers) {
+      ATOLL_TRY(context.set_fd("lowerdir+", lower.fd()));
+    }
     ATOLL_TRY(context.set_fd("lowerdir+", l_.lower_.fd()));
     ATOLL_TRY(context.set_fd("upperdir", upper));
     return context.set_fd("workdir", work);
@@ -285,6 +336,8 @@ class Launch::Executor {
   // Older kernels take layers by name only, and only from mounts of the caller's namespace. The
   // names are relative to the stage, so that mountinfo inside shows no path of the host.
   Result<void> add_layers_by_stage(sys::FsContext& context) {
+    if (!l_.snapshot_layers_.lowers.empty())
+      return make_error(Errc::failed_precondition, "this kernel takes no layers by descriptor");
     const std::string stage = kStage;
     ATOLL_TRY_ASSIGN(sys::UniqueFd lower,
                      sys::open_trusted(stage + "/" + kStageLower, O_PATH | O_DIRECTORY));
@@ -315,13 +368,17 @@ class Launch::Executor {
 };
 
 Launch::Launch(LaunchHost& host, LaunchSpec spec)
-    : host_(host), spec_(std::move(spec)), plan_(make_launch_plan(spec_, host_.facts)) {}
+    : host_(host),
+      spec_(std::move(spec)),
+      plan_(make_launch_plan(spec_, host_.facts)),
+      programs_(host_.programs.current()) {}
 
 Launch::~Launch() {
   // Mounts go before the directory that holds the image, and the undoing needs members that are
   // still whole.
   root_ = sys::DetachedMount();
   lower_ = sys::DetachedMount();
+  snapshot_layers_ = {};
   disk_ = Disk();
   rollback_.undo();
 }
@@ -331,23 +388,30 @@ Result<void> Launch::begin() {
   for (const Step& step : plan_) {
     if (step.actor != Actor::warden) continue;
     if (std::holds_alternative<AwaitExec>(step.action)) break;  // the rest is finish()
+    if (worker_) break;                                         // advance_restore()
     const auto begin = Clock::now();
     Result<void> done = host_.faults.before(step.name);
     if (done) done = std::visit(executor, step.action);
     if (done) host_.faults.after(step.name);
-    const int number = done ? 0 : done.error().sys_errno;
-    if ((number == EPIPE || number == ESRCH) && channel_) {
-      // The new process has failed already; its report says why.
-      auto reason = advance();
-      if (!reason) return std::move(reason).error();
-    }
     if (!done) {
+      ATOLL_TRY(ask_process());
       failed_step_ = step.name;
       return done;
     }
     times_.emplace_back(step.name, since(begin));
   }
   handed_over_ = Clock::now();
+  return {};
+}
+
+// A new process that fails takes along what the warden's steps work on: its namespaces, its
+// entries in /proc, the channel. It says why before it ends, so that is known by now, and is the
+// reason to give.
+Result<void> Launch::ask_process() {
+  if (!channel_) return {};
+  ATOLL_TRY_ASSIGN(bool spoken, sys::wait_readable(channel_, std::chrono::milliseconds(0)));
+  if (!spoken) return {};
+  ATOLL_TRY(advance());
   return {};
 }
 
@@ -360,6 +424,7 @@ Result<sys::Datagram> Launch::next_message() {
 }
 
 Result<bool> Launch::advance() {
+  if (worker_) return advance_restore();
   ATOLL_TRY_ASSIGN(sys::Datagram message, next_message());
   if (message.bytes.empty()) {
     if (!reported_ || sys::has_ended(init_.pidfd())) {
@@ -402,13 +467,17 @@ Result<void> Launch::finish() {
   const auto begin = Clock::now();
   failed_step_ = "mark";
   ATOLL_TRY(host_.faults.before(failed_step_));
-  if (!spec_.kept) {
-    ATOLL_TRY(write_mark(directory_, {slot_}));
-  }
+  ATOLL_TRY(mark());
   host_.faults.after(failed_step_);
   times_.emplace_back(failed_step_, since(begin));
   failed_step_.clear();
   return {};
+}
+
+Result<void> Launch::mark() {
+  if (spec_.kept) return {};
+  ATOLL_TRY(sys::create_file(directory_, kTemplateName, spec_.template_id, 0600, 0));
+  return write_mark(directory_, {slot_, 0, chain_});
 }
 
 // Whatever made the socket other than planned, nobody inside may own it.
@@ -425,7 +494,10 @@ void Launch::end_process() { init_.end(); }
 
 StartedSandbox Launch::take() {
   rollback_.commit();
-  StartedSandbox started{slot_, std::move(init_), std::move(control_dir_), {}};
+  StartedSandbox started{slot_, std::move(init_), std::move(control_dir_), {}, {}};
+  started.shared = std::move(snapshot_layers_.shared);
+  for (sys::DetachedMount& lower : snapshot_layers_.lowers)
+    started.layers.push_back(std::move(lower));
   started.layers.push_back(std::move(lower_));
   started.layers.push_back(std::move(disk_.mount));
   return started;

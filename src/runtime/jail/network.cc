@@ -20,8 +20,11 @@ constexpr unsigned kLoopback = 1;
 constexpr unsigned kUplinkIndex = 2;
 constexpr unsigned kInnerIndex = 2;
 constexpr int kBacklog = 1024;
-// Both ends of every pair have it: frames are sent to the address of the sender.
-constexpr sys::MacAddress kMac = {0x02, 0x61, 0x74, 0x6f, 0x6c, 0x6c};
+// Both ends of a pair have the same: frames are sent to the address of the sender.
+constexpr sys::MacAddress kUplinkMac = {0x02, 0x61, 0x74, 0xff, 0xff, 0xff};
+sys::MacAddress mac_of(std::uint32_t slot) {
+  return {0x02, 0x61, 0x74, std::uint8_t(slot >> 16), std::uint8_t(slot >> 8), std::uint8_t(slot)};
+}
 
 std::string pin_path(const std::string& name) { return std::string(kPinsDir) + "/" + name; }
 
@@ -185,8 +188,8 @@ Result<void> Network::set_up_uplink() {
     ATOLL_TRY(delete_interface(route_, kUplink));
     sys::NetlinkBatch batch;
     sys::add_veth(
-        batch, {kUplink, kUplinkIndex, kMac, sys::Arp::no, sys::LinkState::up},
-        {link_.name(), 0, kMac, sys::Arp::no, sys::LinkState::down, 0, host_netns_.get()});
+        batch, {kUplink, kUplinkIndex, kUplinkMac, sys::Arp::no, sys::LinkState::up},
+        {link_.name(), 0, kUplinkMac, sys::Arp::no, sys::LinkState::down, 0, host_netns_.get()});
     ATOLL_TRY(route_.send(batch));
   }
   // The rules first: no packet passes without them.
@@ -225,8 +228,9 @@ Result<void> Network::apply(std::uint32_t slot, const runtime::NetworkPolicy& po
 Result<void> Network::connect(std::uint32_t slot, pid_t pid) {
   sys::NetlinkBatch batch;
   // The number of the slot is the interface's too, so that nobody has to ask for it.
-  sys::add_veth(batch, {"s" + std::to_string(slot), slot, kMac, sys::Arp::no, sys::LinkState::up},
-                {kInnerInterface, kInnerIndex, kMac, sys::Arp::no, sys::LinkState::down, pid});
+  sys::add_veth(
+      batch, {"s" + std::to_string(slot), slot, mac_of(slot), sys::Arp::no, sys::LinkState::up},
+      {kInnerInterface, kInnerIndex, mac_of(slot), sys::Arp::no, sys::LinkState::down, pid});
   sys::add_route(batch, Cidr4{sandbox_address(slot), 32}, std::nullopt, slot);
   auto made = route_.send(batch);
   if (made || (made.error().sys_errno != EEXIST && made.error().sys_errno != EBUSY)) return made;
@@ -290,6 +294,14 @@ Result<void> bring_up_inside(Ipv4 address) {
   sys::set_link_up(batch, kInnerIndex);
   sys::add_route(batch, Cidr4{kGateway, 32}, std::nullopt, kInnerIndex);
   sys::add_route(batch, Cidr4{Ipv4{0}, 0}, kGateway, kInnerIndex);
+  return route.send(batch);
+}
+
+Result<void> allow_foreign_addresses(bool allowed) {
+  ATOLL_TRY_ASSIGN(sys::NetlinkSocket route, sys::NetlinkSocket::open(NETLINK_ROUTE));
+  sys::NetlinkBatch batch;
+  allowed ? sys::add_local_block(batch, kSandboxBlock)
+          : sys::delete_local_block(batch, kSandboxBlock);
   return route.send(batch);
 }
 

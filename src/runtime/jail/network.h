@@ -89,5 +89,8 @@ class Network {
 
 // Run by the new process of a launch in its own network namespace: address, routes, interface up.
 Result<void> bring_up_inside(Ipv4 address);
+// In the network namespace of a copy while its sockets are made again: some may have been bound to
+// the address of the sandbox that it is a copy of.
+Result<void> allow_foreign_addresses(bool allowed);
 
 }  // namespace atl::jail

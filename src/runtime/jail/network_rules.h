@@ -21,6 +21,7 @@ namespace atl::jail {
 // host namespaces in the second.
 inline constexpr Ipv4 kGateway{198u << 24 | 18u << 16 | 1};  // of every sandbox
 constexpr Ipv4 sandbox_address(std::uint32_t slot) { return {(198u << 24 | 18u << 16) + slot}; }
+inline constexpr Cidr4 kSandboxBlock{{198u << 24 | 18u << 16}, 16};
 inline constexpr const char* kInnerInterface = "eth0";
 inline constexpr std::uint16_t kDnsPort = 53;
 inline constexpr std::uint16_t kProxyPort = 3128;

@@ -92,8 +92,44 @@ class Builder {
   std::vector<Step>& steps_;
 };
 
-void add_warden_steps(const LaunchSpec& spec, const HostFacts& host, std::vector<Step>& steps) {
-  Builder add(Actor::warden, steps);
+// index and nfs_export: file handles that CRIU needs for inotify. redirect_dir: renaming a
+// directory of the template works. xino: one device number for the whole tree, although its layers
+// are on two filesystems.
+MountRoot root_mount(const HostFacts& host) {
+  return {{{"source", "atoll"},
+           {"index", "on"},
+           {"nfs_export", "on"},
+           {"redirect_dir", "on"},
+           {"xino", "on"}},
+          kNoDev,
+          host.overlay_layers_by_fd};
+}
+
+// MPTCP sockets cannot be dumped, and some runtimes listen on nothing else by default. IPv6 is for
+// the loopback interface only.
+SetSysctls network_sysctls(const HostFacts& host) {
+  SetSysctls sysctls{{{"net/mptcp/enabled", "0"}, {kPingGroups, "0 65535"}}};
+  if (host.network)
+    sysctls.values.push_back(
+        {std::string("net/ipv6/conf/") + kInnerInterface + "/disable_ipv6", "1"});
+  return sysctls;
+}
+
+MakeControlDir control_dir(const LaunchSpec& spec) {
+  // The directory is the host's root's, set-group-id, so that the socket made in it belongs to the
+  // server's group. Neither owner nor group exists inside: nobody there can connect to the socket,
+  // replace it or add to the directory.
+  return {{{"source", "atoll"},
+           {"mode", "2755"},
+           {"uid", "0"},
+           {"gid", std::to_string(spec.server_gid)},
+           {"size", "64k"},
+           {"nr_inodes", "16"}},
+          spec.boot_id,
+          spec.memory != runtime::Memory::none};
+}
+
+void add_disk_steps(const LaunchSpec& spec, const HostFacts& host, Builder& add) {
   if (spec.kept) {
     add("directory", OpenDirectory{});
     add("range", KeepRange{spec.kept->slot});
@@ -104,18 +140,21 @@ void add_warden_steps(const LaunchSpec& spec, const HostFacts& host, std::vector
     add("range", TakeRange{});
     add("disk.image", CopyImage{spec.disk_bytes});
     add("disk.mount", disk_mount());
-    add("upper", FillUpper{spec.template_id, upper_entries(spec, host)});
+    if (spec.snapshot.empty()) add("upper", FillUpper{spec.template_id, upper_entries(spec, host)});
   }
-  // The directory is the host's root's, set-group-id, so that the socket made in it belongs to the
-  // server's group. Neither owner nor group exists inside: nobody there can connect to the socket,
-  // replace it or add to the directory.
-  add("control", MakeControlDir{{{"source", "atoll"},
-                                 {"mode", "2755"},
-                                 {"uid", "0"},
-                                 {"gid", std::to_string(spec.server_gid)},
-                                 {"size", "64k"},
-                                 {"nr_inodes", "16"}},
-                                spec.boot_id});
+}
+
+void add_root_steps(const LaunchSpec& spec, const HostFacts& host, Builder& add) {
+  add("template", IdmapTemplate{spec.template_id});
+  if (spec.kept || !spec.snapshot.empty()) add("layers", OpenSnapshotLayers{});
+  if (!spec.kept && !spec.snapshot.empty()) add("upper", InheritUpper{});
+  add("root", root_mount(host));
+}
+
+void add_warden_steps(const LaunchSpec& spec, const HostFacts& host, std::vector<Step>& steps) {
+  Builder add(Actor::warden, steps);
+  add_disk_steps(spec, host, add);
+  add("control", control_dir(spec));
   add("cgroup", MakeCgroup{cgroup_writes(spec, host)});
   add("clone", CloneInit{CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
                              CLONE_NEWUTS,
@@ -126,18 +165,10 @@ void add_warden_steps(const LaunchSpec& spec, const HostFacts& host, std::vector
     add("network.policy", ApplyNetworkPolicy{spec.network});
     add("network.link", ConnectNetwork{});
   }
-  add("template", IdmapTemplate{spec.template_id});
-  // index and nfs_export: file handles that CRIU needs for inotify. redirect_dir: renaming a
-  // directory of the template works. xino: one device number for the whole tree, although its
-  // layers are on two filesystems.
-  add("root", MountRoot{{{"source", "atoll"},
-                         {"index", "on"},
-                         {"nfs_export", "on"},
-                         {"redirect_dir", "on"},
-                         {"xino", "on"}},
-                        kNoDev,
-                        host.overlay_layers_by_fd});
-  if (spec.kept) add("mount_points", RestoreMountPoints{{"dev", "proc", "run", kControlDir}});
+  add_root_steps(spec, host, add);
+  if (spec.kept || !spec.snapshot.empty())
+    add("mount_points", RestoreMountPoints{{"dev", "proc", "run", kControlDir}});
+  if (spec.kept) add("memory.retire", RetireMemory{});
   add("handover", HandOverRoot{});
   add("await_exec", AwaitExec{});
   add("mark", MarkComplete{});
@@ -189,13 +220,7 @@ void add_init_steps(const LaunchSpec& spec, const HostFacts& host, std::vector<S
   add("run", AttachControlDir{kControlDir});
   add("agent", AttachShared{"agent", kAgentPath + 1, kReadOnly | kNoSuid | kNoDev});
   add("kernels", AttachShared{"kernels", kKernelsDir + 1, kReadOnly | kNoSuid | kNoDev});
-  // MPTCP sockets cannot be dumped, and some runtimes listen on nothing else by default. IPv6 is
-  // for the loopback interface only.
-  SetSysctls sysctls{{{"net/mptcp/enabled", "0"}, {"net/ipv4/ping_group_range", "0 65535"}}};
-  if (host.network)
-    sysctls.values.push_back(
-        {std::string("net/ipv6/conf/") + kInnerInterface + "/disable_ipv6", "1"});
-  add("sysctl", std::move(sysctls));
+  add("sysctl", network_sysctls(host));
   if (host.network) add("network", BringUpNetwork{});
   add("proc.restrict", proc_binds());
   // Still the host's root by number, so that the socket's owner is one that does not exist inside.
@@ -212,7 +237,53 @@ void add_init_steps(const LaunchSpec& spec, const HostFacts& host, std::vector<S
                         {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}});
 }
 
+void add_revive_steps(const LaunchSpec& spec, const HostFacts& host, std::vector<Step>& steps) {
+  Builder add(Actor::warden, steps);
+  Builder work(Actor::worker, steps);
+  add_disk_steps(spec, host, add);
+  add("memory.open", OpenMemory{});
+  add("control", control_dir(spec));
+  add("cgroup", MakeCgroup{cgroup_writes(spec, host)});
+  add("ids", MakeIdMap{kIdsPerSandbox});
+  if (host.network) add("network.policy", ApplyNetworkPolicy{spec.network});
+  add_root_steps(spec, host, add);
+  add("restore", StartRestore{});
+  work("restore.stage", host_mounts());
+  work("session", NewSession{});
+  work("restore.run", RunRestore{spec.hostname, spec.memory_bytes});
+  if (host.network) add("network.link", ConnectNetwork{});
+  work("loopback", LoopbackUp{});
+  if (host.network) work("network", BringUpNetwork{});
+  work("sysctl", network_sysctls(host));
+  // Sockets of a copy are bound to the address that the first one had.
+  if (host.network && spec.memory == runtime::Memory::snapshot) {
+    work("foreign.bind", BindForeign{true});
+    work("foreign.end", BindForeign{false});
+  }
+  work("socket", GiveSocket{0660, 02755, spec.server_gid});
+  add("await_restore", AwaitRestore{});
+  work("memory.use", UseMemory{spec.memory == runtime::Memory::kept});
+  if (!spec.kept) add("mark", MarkComplete{});
+}
+
 }  // namespace
+
+StageExternals host_mounts() {
+  using From = HostMount::From;
+  const std::string control = std::string("/") + kControlDir;
+  StageExternals all;
+  all.mounts = {{From::control, "", control, kNoSuid | kNoDev | kNoExec},
+                {From::stage, "dev", "/dev", kReadOnly | kNoSuid | kNoExec},
+                {From::programs, "agent/atoll-agent", kAgentPath, kReadOnly | kNoSuid | kNoDev},
+                {From::programs, kKernelsName, kKernelsDir, kReadOnly | kNoSuid | kNoDev}};
+  for (const Bind& bind : proc_binds().binds) {
+    if (bind.source == bind.target) continue;  // procfs over itself
+    const std::string source = "/" + bind.source;
+    const std::string of = source.starts_with(control + "/") ? control : "/dev";
+    all.masks.push_back({"/" + bind.target, of, source.substr(of.size() + 1)});
+  }
+  return all;
+}
 
 std::uint64_t kept_capabilities() {
   std::uint64_t keep = 0;
@@ -252,11 +323,17 @@ LaunchSpec to_launch_spec(const wire::CreateRequest& request, gid_t server_gid) 
   spec.pids = request.pids;
   spec.server_gid = server_gid;
   spec.network = wire::to_policy(request.network);
+  spec.memory = runtime::Memory(request.memory);
+  spec.snapshot = wire::from_field(request.snapshot);
   return spec;
 }
 
 std::vector<Step> make_launch_plan(const LaunchSpec& spec, const HostFacts& host) {
   std::vector<Step> steps;
+  if (spec.memory != runtime::Memory::none) {
+    add_revive_steps(spec, host, steps);
+    return steps;
+  }
   add_warden_steps(spec, host, steps);
   add_init_steps(spec, host, steps);
   return steps;

@@ -1,7 +1,8 @@
 // The plan of a launch: what is done to make one jail, in order, as plain data. Made by a pure
 // function from a validated request and what is known of the host, printed by `atoll-warden
 // --dry-run`, executed by launch.cc (the warden's steps) and init.cc (the steps of the new process
-// before it becomes the agent).
+// before it becomes the agent). A sandbox that comes with memory has a plan of a second form, see
+// below.
 //
 // Theory of operation. Two processes work on a launch. The warden (root) prepares disk, cgroup and
 // control directory, clones the new process into its namespaces, maps its ids, mounts the root and
@@ -58,6 +59,8 @@ struct LaunchSpec {
   gid_t server_gid = 0;
   runtime::NetworkPolicy network;
   std::optional<KeptDisk> kept;  // nullopt: a fresh disk
+  runtime::Memory memory = runtime::Memory::none;
+  runtime::SnapshotId snapshot;  // of a fresh disk: what it lies over; empty: the template
 };
 // Preconditions: the request is valid. `kept` is left for the caller to fill in.
 LaunchSpec to_launch_spec(const wire::CreateRequest& request, gid_t server_gid);
@@ -107,6 +110,7 @@ struct FillUpper {
 struct MakeControlDir {
   Options options;
   std::string boot_id;
+  bool for_restore = false;  // the socket is bound by the sandbox's root: its own until then
 };
 struct CgroupWrite {
   std::string controller;
@@ -135,6 +139,10 @@ struct ConnectNetwork {};
 struct IdmapTemplate {
   std::string template_id;
 };
+// The layers of snapshots between the disk and the template, if there are any.
+struct OpenSnapshotLayers {};
+// The top of a fresh disk over a snapshot: as that of the nearest layer.
+struct InheritUpper {};
 struct MountRoot {
   Options options;
   sys::MountAttrs attrs;
@@ -144,10 +152,65 @@ struct MountRoot {
 struct RestoreMountPoints {
   std::vector<std::string> paths;
 };
+// A boot over a dumped sandbox's disk: its memory would be of another disk from now on.
+struct RetireMemory {};
 struct HandOverRoot {};
 struct AwaitExec {};
+// ---- steps of the warden for a sandbox from memory
+struct OpenMemory {};
+// A user namespace with the ids that the sandbox is going to have.
+struct MakeIdMap {
+  std::uint32_t count;
+};
+struct StartRestore {};
+struct AwaitRestore {};
 // The launch is complete: from now on the directory is a sandbox and not the remains of a launch.
 struct MarkComplete {};
+
+// ---- steps of the worker of a sandbox from memory
+// Mounts of a sandbox that show something of the host: made again for the restored ones.
+struct HostMount {
+  enum class From : std::uint8_t {
+    stage,
+    programs,  // of the stage, or those of another version (programs.h)
+    control
+  };
+  From from;
+  std::string path;    // below that
+  std::string target;  // inside the sandbox, absolute
+  sys::MountAttrs attrs;
+};
+// A file or directory of a HostMount put over another place.
+struct HostMask {
+  std::string target;
+  std::string of;  // target of the HostMount
+  std::string name;
+};
+struct StageExternals {
+  std::vector<HostMount> mounts;
+  std::vector<HostMask> masks;
+};
+// CRIU, started inside the cgroup, in a new cgroup namespace, without a network.
+struct RunRestore {
+  std::string hostname;
+  std::uint64_t memory_limit;
+};
+// At the first stop: sockets may be bound to addresses that the sandbox does not have. At the
+// second: no more.
+struct BindForeign {
+  bool allowed;
+};
+// The last step before anything runs: the image is void, if it was the sandbox's own. From here on
+// the worker goes on without its warden.
+struct UseMemory {
+  bool own;
+};
+// As ListenAgent leaves socket and directory.
+struct GiveSocket {
+  unsigned mode;
+  unsigned directory_mode;
+  gid_t group;
+};
 
 // ---- steps of the new process
 struct EnterCgroup {};
@@ -235,14 +298,16 @@ struct ExecAgent {
 using Action =
     std::variant<MakeDirectory, TakeRange, CopyImage, OpenDirectory, KeepRange, OpenImage,
                  MountDisk, FillUpper, MakeControlDir, MakeCgroup, CloneInit, MapIds, SetOomScore,
-                 ApplyNetworkPolicy, ConnectNetwork, IdmapTemplate, MountRoot, RestoreMountPoints,
-                 HandOverRoot, AwaitExec, MarkComplete, EnterCgroup, Unshare, NewSession,
+                 ApplyNetworkPolicy, ConnectNetwork, IdmapTemplate, OpenSnapshotLayers,
+                 InheritUpper, MountRoot, RestoreMountPoints, RetireMemory, HandOverRoot, AwaitExec,
+                 OpenMemory, MakeIdMap, StartRestore, AwaitRestore, MarkComplete, StageExternals,
+                 RunRestore, BindForeign, GiveSocket, UseMemory, EnterCgroup, Unshare, NewSession,
                  SetHostname, LoopbackUp, ReceiveRoot, CloneShared, MakeProc, ChangeRoot,
                  AttachShared, AttachProc, AttachControlDir, NewMount, SetSysctls, BringUpNetwork,
                  BindAll, ListenAgent, BecomeRoot, LimitCapabilities, LimitResources,
                  PlaceDescriptors, InstallFilter, ExecAgent>;
 
-enum class Actor : std::uint8_t { warden, init };
+enum class Actor : std::uint8_t { warden, init, worker };
 
 struct Step {
   Actor actor;
@@ -252,6 +317,9 @@ struct Step {
 
 // Pure: the same input gives the same plan.
 std::vector<Step> make_launch_plan(const LaunchSpec& spec, const HostFacts& host);
+// What a sandbox has mounted besides its root, procfs and what it was given memory for.
+StageExternals host_mounts();
+inline constexpr const char* kPingGroups = "net/ipv4/ping_group_range";
 // One line for people.
 std::string describe(const Step& step);
 

@@ -19,6 +19,7 @@ bool is_id_char(char c) {
 bool is_host_char(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-';
 }
+bool is_snapshot_char(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
 bool is_hex_char(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); }
 
 // A string field holds one NUL-terminated string and nothing behind it.
@@ -43,6 +44,11 @@ template <std::size_t N>
 Result<void> id_field(const char (&field)[N], std::string_view what) {
   ATOLL_TRY_ASSIGN(std::string_view text, text_field(field, what));
   return validate_id(text, what);
+}
+
+Result<void> snapshot_field(const char (&field)[kSnapshotIdSize], std::string_view what) {
+  ATOLL_TRY_ASSIGN(std::string_view text, text_field(field, what));
+  return validate_snapshot_id(text, what);
 }
 
 Result<void> range_field(std::uint64_t value, std::uint64_t least, std::uint64_t most,
@@ -110,12 +116,44 @@ Result<void> validate_id(std::string_view id, std::string_view what) {
   return {};
 }
 
+Result<void> validate_snapshot_id(std::string_view id, std::string_view what) {
+  if (id.size() != kSnapshotIdSize - 1 || id.front() != 's' ||
+      !std::all_of(id.begin(), id.end(), is_snapshot_char)) {
+    return invalid(std::string(what) + " is not s[a-z0-9]{20}");
+  }
+  return {};
+}
+
+namespace {
+
+// Which disk and memory go together.
+Result<void> origin_fields(const CreateRequest& plan) {
+  using runtime::Memory;
+  ATOLL_TRY(range_field(plan.kept_disk, 0, 1, "kept_disk"));
+  ATOLL_TRY(range_field(plan.memory, 0, std::uint8_t(Memory::snapshot), "memory"));
+  ATOLL_TRY(range_field(plan.replace, 0, 1, "replace"));
+  ATOLL_TRY_ASSIGN(std::string_view snapshot, text_field(plan.snapshot, "snapshot"));
+  if (!snapshot.empty()) {
+    ATOLL_TRY(validate_snapshot_id(snapshot, "snapshot"));
+  }
+  const Memory memory = Memory(plan.memory);
+  if (memory == Memory::kept && plan.kept_disk == 0)
+    return invalid("kept memory goes with the kept disk");
+  if (memory == Memory::snapshot && (plan.kept_disk != 0 || snapshot.empty()))
+    return invalid("the memory of a snapshot goes with its disk");
+  if (plan.replace != 0 && (plan.kept_disk != 0 || snapshot.empty()))
+    return invalid("only a sandbox made from a snapshot can replace another");
+  return {};
+}
+
+}  // namespace
+
 Result<void> validate(const CreateRequest& plan) {
   ATOLL_TRY(id_field(plan.id, "id"));
   ATOLL_TRY(id_field(plan.template_id, "template_id"));
   ATOLL_TRY(hostname_field(plan.hostname));
   ATOLL_TRY(boot_id_field(plan.boot_id));
-  ATOLL_TRY(range_field(plan.kept_disk, 0, 1, "kept_disk"));
+  ATOLL_TRY(origin_fields(plan));
   ATOLL_TRY(range_field(plan.memory_bytes, kMinMemory, kMaxMemory, "memory_bytes"));
   ATOLL_TRY(range_field(plan.disk_bytes, kMinDisk, kMaxDisk, "disk_bytes"));
   if (plan.disk_bytes % kDiskUnit != 0) return invalid("disk_bytes is not a multiple of 1 MiB");
@@ -165,13 +203,16 @@ Result<Request> parse_request(std::span<const std::byte> datagram) {
     case Op::kill:
     case Op::agent_dir:
     case Op::stats:
-    case Op::warm: {
+    case Op::warm:
+    case Op::dump:
+    case Op::cancel_dump: {
       ATOLL_TRY_ASSIGN(IdRequest request, read_as<IdRequest>(datagram));
       ATOLL_TRY(id_field(request.id, "id"));
       ATOLL_TRY(reserved_field(request.reserved));
       return Request(request);
     }
-    case Op::list: {
+    case Op::list:
+    case Op::list_snapshots: {
       ATOLL_TRY_ASSIGN(ListRequest request, read_as<ListRequest>(datagram));
       ATOLL_TRY_ASSIGN(std::string_view after, text_field(request.after, "after"));
       if (!after.empty()) {
@@ -187,6 +228,13 @@ Result<Request> parse_request(std::span<const std::byte> datagram) {
       ATOLL_TRY(validate(request.network));
       return Request(request);
     }
+    case Op::set_memory: {
+      ATOLL_TRY_ASSIGN(SetMemoryRequest request, read_as<SetMemoryRequest>(datagram));
+      ATOLL_TRY(id_field(request.id, "id"));
+      ATOLL_TRY(reserved_field(request.reserved));
+      ATOLL_TRY(range_field(request.memory_bytes, kMinMemory, kMaxMemory, "memory_bytes"));
+      return Request(request);
+    }
     case Op::egress_sockets: {
       ATOLL_TRY_ASSIGN(EgressSocketsRequest request, read_as<EgressSocketsRequest>(datagram));
       return Request(request);
@@ -195,6 +243,23 @@ Result<Request> parse_request(std::span<const std::byte> datagram) {
       ATOLL_TRY_ASSIGN(TemplateRequest request, read_as<TemplateRequest>(datagram));
       ATOLL_TRY(id_field(request.template_id, "template_id"));
       ATOLL_TRY(reserved_field(request.reserved));
+      return Request(request);
+    }
+    case Op::snapshot: {
+      ATOLL_TRY_ASSIGN(SnapshotRequest request, read_as<SnapshotRequest>(datagram));
+      ATOLL_TRY(id_field(request.id, "id"));
+      ATOLL_TRY(snapshot_field(request.snapshot, "snapshot"));
+      ATOLL_TRY(range_field(request.disk_only, 0, 1, "disk_only"));
+      return Request(request);
+    }
+    case Op::remove_snapshot: {
+      ATOLL_TRY_ASSIGN(SnapshotIdRequest request, read_as<SnapshotIdRequest>(datagram));
+      ATOLL_TRY(snapshot_field(request.snapshot, "snapshot"));
+      ATOLL_TRY(reserved_field(request.reserved));
+      return Request(request);
+    }
+    case Op::memory_support: {
+      ATOLL_TRY_ASSIGN(PlainRequest request, read_as<PlainRequest>(datagram));
       return Request(request);
     }
     case Op::exited:

@@ -25,15 +25,19 @@
 namespace atl::jail::wire {
 
 inline constexpr std::uint32_t kMagic = 0x6c6c7461;
-inline constexpr std::uint16_t kVersion = 3;
+inline constexpr std::uint16_t kVersion = 5;
 
 inline constexpr std::size_t kIdSize = 65;        // [a-z0-9_-]{1,64} and its NUL
 inline constexpr std::size_t kHostnameSize = 64;  // one DNS label
 inline constexpr std::size_t kBootIdSize = 37;    // a UUID in lower case
 inline constexpr std::size_t kStepNameSize = 28;
+inline constexpr std::size_t kSnapshotIdSize = 22;  // `s` + 20 of [a-z0-9] and its NUL
+inline constexpr std::size_t kToolVersionSize = 32;
+inline constexpr std::size_t kMaxLayers = 8;  // of a snapshot
 inline constexpr std::size_t kMessageSize = 256;
 inline constexpr std::size_t kMaxSteps = 64;
 inline constexpr std::size_t kListPage = 32;
+inline constexpr std::size_t kSnapshotPage = 16;
 inline constexpr std::size_t kMaxDatagram = 4096;
 inline constexpr std::size_t kMaxReplyFds = 3;
 
@@ -52,6 +56,13 @@ enum class Op : std::uint16_t {
   egress_sockets,  // EgressSocketsRequest -> Reply + three sockets: DNS by UDP and by TCP, proxy
   prepare,  // TemplateRequest -> Reply: starts the template's zygotes, answers when they can fork
   warm,     // IdRequest -> WarmReply: puts a nursery into a running sandbox
+  memory_support,   // PlainRequest -> MemorySupportReply
+  dump,             // IdRequest -> WrittenReply: of a frozen sandbox, which then is `dumped`
+  cancel_dump,      // IdRequest -> Reply, when the dump (or snapshot) under way has ended
+  snapshot,         // SnapshotRequest -> WrittenReply: of a frozen sandbox, which stays frozen
+  remove_snapshot,  // SnapshotIdRequest -> Reply
+  list_snapshots,   // ListRequest -> ListSnapshotsReply
+  set_memory,       // SetMemoryRequest -> Reply: another limit for a running sandbox
 };
 
 struct Header {
@@ -79,6 +90,19 @@ struct TemplateRequest {
   std::uint8_t reserved[7] = {};
 };
 
+struct SnapshotRequest {
+  Header header;
+  char id[kIdSize] = {};  // of the sandbox
+  char snapshot[kSnapshotIdSize] = {};
+  std::uint8_t disk_only = 0;  // 1: without memory
+};
+
+struct SnapshotIdRequest {
+  Header header;
+  char snapshot[kSnapshotIdSize] = {};
+  std::uint8_t reserved[2] = {};
+};
+
 // A block of addresses, in host order; bits beyond `bits` are zero.
 struct NetworkBlock {
   std::uint32_t network = 0;
@@ -101,11 +125,14 @@ struct CreateRequest {
   char template_id[kIdSize] = {};
   char hostname[kHostnameSize] = {};
   char boot_id[kBootIdSize] = {};
-  std::uint8_t kept_disk = 0;  // 1: boot again over the disk that `kill` left
+  std::uint8_t kept_disk = 0;  // 1: go on over the disk that `kill` or `dump` left
   std::uint64_t memory_bytes = 0;
   std::uint64_t disk_bytes = 0;  // of a fresh disk
   std::uint32_t cpu_millis = 0;
   std::uint32_t pids = 0;
+  std::uint8_t memory = 0;              // runtime::Memory
+  char snapshot[kSnapshotIdSize] = {};  // empty, or where the disk begins and the memory is
+  std::uint8_t replace = 0;             // 1: puts a sandbox of this id aside until the new one runs
   NetworkFields network;
 };
 
@@ -116,7 +143,18 @@ struct SetNetworkRequest {
   NetworkFields network;
 };
 
+struct SetMemoryRequest {
+  Header header;
+  char id[kIdSize] = {};
+  std::uint8_t reserved[7] = {};
+  std::uint64_t memory_bytes = 0;
+};
+
 struct EgressSocketsRequest {
+  Header header;
+};
+
+struct PlainRequest {
   Header header;
 };
 
@@ -147,7 +185,7 @@ struct CreateReply {
   StepEntry steps[kMaxSteps];
 };
 
-enum class SandboxState : std::uint8_t { running = 1, frozen, dead, leftover };
+enum class SandboxState : std::uint8_t { running = 1, frozen, dead, leftover, dumped };
 
 struct ListEntry {
   char id[kIdSize] = {};
@@ -181,6 +219,40 @@ struct WarmReply {
   std::uint32_t enter_micros = 0;  // from the fork until nothing was left to give up
 };
 
+struct MemorySupportReply {
+  Reply reply;
+  std::uint8_t durable = 0;
+  std::uint8_t reserved[7] = {};
+  char version[kToolVersionSize] = {};
+  char reason[kMessageSize] = {};
+};
+
+// What a dump or a snapshot wrote.
+struct WrittenReply {
+  Reply reply;
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t disk_bytes = 0;
+  std::uint32_t step_count = 0;
+  std::uint32_t reserved = 0;
+  StepEntry steps[kMaxSteps];
+};
+
+struct SnapshotEntry {
+  char id[kSnapshotIdSize] = {};
+  std::uint8_t whole = 0;
+  std::uint8_t layer_count = 0;
+  char layers[kMaxLayers][kSnapshotIdSize] = {};  // the nearest first
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t disk_bytes = 0;
+};
+
+struct ListSnapshotsReply {
+  Reply reply;
+  std::uint32_t count = 0;
+  std::uint32_t more = 0;  // as of ListReply
+  SnapshotEntry entries[kSnapshotPage];
+};
+
 struct ExitedEvent {
   Header header;
   char id[kIdSize] = {};
@@ -196,13 +268,19 @@ inline constexpr bool is_message =
     sizeof(T) <= kMaxDatagram;
 static_assert(is_message<HelloRequest> && is_message<IdRequest> && is_message<CreateRequest> &&
               is_message<ListRequest>);
-static_assert(is_message<SetNetworkRequest> && is_message<EgressSocketsRequest>);
+static_assert(is_message<SetNetworkRequest> && is_message<EgressSocketsRequest> &&
+              is_message<SetMemoryRequest>);
 static_assert(is_message<Reply> && is_message<CreateReply> && is_message<ListReply> &&
               is_message<StatsReply>);
 static_assert(is_message<ExitedEvent> && is_message<TemplateRequest> && is_message<WarmReply>);
+static_assert(is_message<SnapshotRequest> && is_message<SnapshotIdRequest> &&
+              is_message<PlainRequest>);
+static_assert(is_message<MemorySupportReply> && is_message<WrittenReply> &&
+              is_message<ListSnapshotsReply>);
 
 using Request = std::variant<HelloRequest, IdRequest, CreateRequest, ListRequest, SetNetworkRequest,
-                             EgressSocketsRequest, TemplateRequest>;
+                             EgressSocketsRequest, TemplateRequest, SnapshotRequest,
+                             SnapshotIdRequest, PlainRequest, SetMemoryRequest>;
 
 // Checks size, magic, version, operation and every field. An Error with code invalid_argument names
 // the field; `internal` says that the bytes are not a message at all.
@@ -211,6 +289,7 @@ Result<Request> parse_request(std::span<const std::byte> datagram);
 Result<void> validate(const CreateRequest& plan);
 Result<void> validate(const NetworkFields& fields);
 Result<void> validate_id(std::string_view id, std::string_view what);
+Result<void> validate_snapshot_id(std::string_view id, std::string_view what);
 
 // Bounds of a plan.
 inline constexpr std::uint64_t kMinMemory = 16ull << 20, kMaxMemory = 16ull << 40;

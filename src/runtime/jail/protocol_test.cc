@@ -60,6 +60,74 @@ TEST(Protocol, PrepareAndWarmNameTemplatesAndSandboxesByIdOnly) {
   EXPECT_EQ(code_of(warm), Errc::invalid_argument);
 }
 
+TEST(Protocol, MemoryGoesWithItsDisk) {
+  const char* snapshot = "s0123456789abcdefghij";
+  struct Case {
+    int kept, memory;
+    const char* snapshot;
+    Errc expected;
+  };
+  for (const Case& c :
+       {Case{0, 0, "", Errc{}}, Case{0, 0, snapshot, Errc{}}, Case{1, 0, snapshot, Errc{}},
+        Case{1, 1, "", Errc{}}, Case{0, 2, snapshot, Errc{}},
+        Case{0, 1, "", Errc::invalid_argument}, Case{0, 2, "", Errc::invalid_argument},
+        Case{1, 2, snapshot, Errc::invalid_argument}, Case{1, 3, snapshot, Errc::invalid_argument},
+        Case{0, 2, "../../etc/0123456789a", Errc::invalid_argument},
+        Case{0, 2, "s0123456789abcdefghi", Errc::invalid_argument},
+        Case{0, 2, "x0123456789abcdefghij", Errc::invalid_argument},
+        Case{0, 2, "s0123456789abcdefghi/", Errc::invalid_argument}}) {
+    CreateRequest request = good();
+    request.kept_disk = std::uint8_t(c.kept);
+    request.memory = std::uint8_t(c.memory);
+    to_field(request.snapshot, c.snapshot);
+    EXPECT_EQ(code_of(request), c.expected) << c.kept << c.memory << c.snapshot;
+  }
+  CreateRequest request = good();
+  request.replace = 1;
+  EXPECT_EQ(code_of(request), Errc::invalid_argument) << "nothing to replace it with";
+  to_field(request.snapshot, snapshot);
+  EXPECT_EQ(code_of(request), Errc{});
+  request.kept_disk = 1;
+  EXPECT_EQ(code_of(request), Errc::invalid_argument);
+  request = good();
+  to_field(request.snapshot, snapshot);
+  request.replace = 2;
+  EXPECT_EQ(code_of(request), Errc::invalid_argument);
+}
+
+TEST(Protocol, DumpsAndSnapshotsAreNamedByIdOnly) {
+  for (Op op : {Op::dump, Op::cancel_dump}) {
+    IdRequest request;
+    request.header.op = std::uint16_t(op);
+    to_field(request.id, "i0123");
+    EXPECT_EQ(code_of(request), Errc{});
+    to_field(request.id, "../i0123");
+    EXPECT_EQ(code_of(request), Errc::invalid_argument);
+  }
+  SnapshotRequest take;
+  take.header.op = std::uint16_t(Op::snapshot);
+  to_field(take.id, "i0123");
+  EXPECT_EQ(code_of(take), Errc::invalid_argument);  // no snapshot is named
+  to_field(take.snapshot, "s0123456789abcdefghij");
+  EXPECT_EQ(code_of(take), Errc{});
+  take.disk_only = 1;
+  EXPECT_EQ(code_of(take), Errc{});
+  take.disk_only = 2;
+  EXPECT_EQ(code_of(take), Errc::invalid_argument);
+  SnapshotIdRequest remove;
+  remove.header.op = std::uint16_t(Op::remove_snapshot);
+  to_field(remove.snapshot, "s0123456789abcdefghij");
+  EXPECT_EQ(code_of(remove), Errc{});
+  to_field(remove.snapshot, "s0123456789abcdefg..");
+  EXPECT_EQ(code_of(remove), Errc::invalid_argument);
+  ListRequest list;
+  list.header.op = std::uint16_t(Op::list_snapshots);
+  EXPECT_EQ(code_of(list), Errc{});
+  PlainRequest support;
+  support.header.op = std::uint16_t(Op::memory_support);
+  EXPECT_EQ(code_of(support), Errc{});
+}
+
 TEST(Protocol, BytesThatAreNoMessage) {
   CreateRequest request = good();
   const auto bytes = bytes_of(request);
@@ -166,6 +234,24 @@ TEST(Protocol, NetworkPolicyComesOutAsItWentIn) {
 
   policy.deny.assign(runtime::kMaxNetworkEntries + 1, Cidr4{});
   EXPECT_EQ(to_fields(policy).error().code, Errc::invalid_argument);
+}
+
+TEST(Protocol, MemoryLimitsHaveBounds) {
+  SetMemoryRequest request;
+  request.header.op = std::uint16_t(Op::set_memory);
+  to_field(request.id, "abc");
+  request.memory_bytes = 256 << 20;
+  EXPECT_EQ(code_of(request), Errc{});
+  request.memory_bytes = kMinMemory - 1;
+  EXPECT_EQ(code_of(request), Errc::invalid_argument);
+  request.memory_bytes = kMaxMemory + 1;
+  EXPECT_EQ(code_of(request), Errc::invalid_argument);
+  request.memory_bytes = kMinMemory;
+  request.reserved[0] = 1;
+  EXPECT_EQ(code_of(request), Errc::invalid_argument);
+  request.reserved[0] = 0;
+  to_field(request.id, "../abc");
+  EXPECT_EQ(code_of(request), Errc::invalid_argument);
 }
 
 TEST(Protocol, NetworkPoliciesAreListsOfBlocks) {

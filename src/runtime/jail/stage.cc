@@ -50,19 +50,6 @@ Result<void> fill_dev(const sys::UniqueFd& root) {
   return {};
 }
 
-Result<void> copy_agent(const sys::UniqueFd& root, const std::string& agent_path) {
-  ATOLL_TRY_ASSIGN(sys::UniqueFd from, sys::open_trusted(agent_path, O_RDONLY));
-  ATOLL_TRY_ASSIGN(struct stat info, sys::stat_of(from));
-  if (!S_ISREG(info.st_mode) || info.st_size == 0 || std::size_t(info.st_size) > kMaxAgentBytes) {
-    return make_error(Errc::failed_precondition, agent_path + " is not a program");
-  }
-  ATOLL_TRY(sys::make_dir(root, "agent", 0755, sys::IfExists::fail));
-  ATOLL_TRY_ASSIGN(sys::UniqueFd to,
-                   sys::open_beneath(root, "agent/atoll-agent", O_RDWR | O_CREAT | O_EXCL, 0600));
-  ATOLL_TRY(sys::copy_content(from, to));
-  return sys::set_mode(to, 0555);
-}
-
 // A tree of directories and regular files; anything else, links too, is refused. Everybody may read
 // all of it.
 class TreeCopy {
@@ -105,34 +92,65 @@ class TreeCopy {
   std::size_t entries_ = 0;
 };
 
-Result<void> copy_kernels(const sys::UniqueFd& root, const std::string& kernels_path) {
-  ATOLL_TRY(sys::make_dir(root, kKernelsName, 0755, sys::IfExists::fail));
-  if (kernels_path.empty()) return {};
-  ATOLL_TRY_ASSIGN(sys::UniqueFd from, sys::open_trusted(kernels_path, O_RDONLY | O_DIRECTORY));
-  ATOLL_TRY_ASSIGN(sys::UniqueFd to, sys::open_beneath(root, kKernelsName, O_RDONLY | O_DIRECTORY));
-  return TreeCopy().copy(from, to, 1);
+// Kept programs of other versions are put here when a sandbox from memory needs them.
+Result<void> mount_other_programs() {
+  ATOLL_TRY_ASSIGN(sys::FsContext context, sys::FsContext::open("tmpfs"));
+  ATOLL_TRY(context.set_options({{"source", "atoll"}, {"mode", "0700"}}));
+  ATOLL_TRY_ASSIGN(sys::DetachedMount others, context.mount(MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV));
+  ATOLL_TRY_ASSIGN(sys::UniqueFd target,
+                   sys::open_trusted(std::string(kStage) + "/" + kStagePrograms,
+                                     O_PATH | O_DIRECTORY | O_NOFOLLOW));
+  return others.attach(target);
 }
 
 }  // namespace
+
+Result<void> copy_agent(const sys::UniqueFd& agent, const sys::UniqueFd& into) {
+  ATOLL_TRY_ASSIGN(struct stat info, sys::stat_of(agent));
+  if (!S_ISREG(info.st_mode) || info.st_size == 0 || std::size_t(info.st_size) > kMaxAgentBytes)
+    return make_error(Errc::failed_precondition, "it is not a program");
+  ATOLL_TRY_ASSIGN(sys::UniqueFd to,
+                   sys::open_beneath(into, kAgentName, O_RDWR | O_CREAT | O_EXCL, 0600));
+  ATOLL_TRY(sys::copy_content(agent, to));
+  return sys::set_mode(to, 0555);
+}
+
+Result<void> copy_kernels(const sys::UniqueFd& tree, const sys::UniqueFd& into) {
+  return TreeCopy().copy(tree, into, 1);
+}
 
 Result<void> build_stage(const std::string& agent_path, const std::string& kernels_path) {
   ATOLL_TRY_ASSIGN(sys::FsContext context, sys::FsContext::open("tmpfs"));
   ATOLL_TRY(context.set_options({{"source", "atoll"}, {"mode", "0755"}, {"nr_inodes", "2048"}}));
   ATOLL_TRY_ASSIGN(sys::DetachedMount stage, context.mount(MOUNT_ATTR_NOSUID));
   ATOLL_TRY(fill_dev(stage.fd()));
-  for (const char* name : {kStageRoot, kStageLower, kStageDisk}) {
+  for (const char* name : {kStageRoot, kStageLower, kStageDisk, kStageLayers, kStagePrograms,
+                           kStageAgent, kKernelsName}) {
     ATOLL_TRY(sys::make_dir(stage.fd(), name, 0755, sys::IfExists::fail));
   }
-  auto copied = copy_agent(stage.fd(), agent_path);
-  if (!copied) return std::move(copied).error().with("agent");
-  copied = copy_kernels(stage.fd(), kernels_path);
+  auto copied = [&]() -> Result<void> {
+    ATOLL_TRY_ASSIGN(sys::UniqueFd agent, sys::open_trusted(agent_path, O_RDONLY));
+    ATOLL_TRY_ASSIGN(sys::UniqueFd into,
+                     sys::open_beneath(stage.fd(), kStageAgent, O_RDONLY | O_DIRECTORY));
+    return copy_agent(agent, into);
+  }();
+  if (!copied) return std::move(copied).error().with("agent " + agent_path);
+  if (!kernels_path.empty()) {
+    copied = [&]() -> Result<void> {
+      ATOLL_TRY_ASSIGN(sys::UniqueFd tree, sys::open_trusted(kernels_path, O_RDONLY | O_DIRECTORY));
+      ATOLL_TRY_ASSIGN(sys::UniqueFd into,
+                       sys::open_beneath(stage.fd(), kKernelsName, O_RDONLY | O_DIRECTORY));
+      return copy_kernels(tree, into);
+    }();
+  }
   if (!copied) return std::move(copied).error().with("kernels");
   // Read-only before anybody can see it. In a sandbox's mount namespace the kernel locks this
   // attribute.
   ATOLL_TRY(stage.restrict_to(MOUNT_ATTR_RDONLY));
   ATOLL_TRY_ASSIGN(sys::UniqueFd target,
                    sys::open_trusted(kStage, O_PATH | O_DIRECTORY | O_NOFOLLOW));
-  return stage.attach(target);
+  ATOLL_TRY(stage.attach(target));
+  return mount_other_programs();
 }
 
 }  // namespace atl::jail

@@ -17,6 +17,7 @@ using std::chrono::seconds;
 
 constexpr std::uint64_t kControlToken = 0;
 constexpr seconds kLaunchDeadline{15};
+constexpr seconds kReviveDeadline{600};
 constexpr seconds kDestroyDeadline{15};
 constexpr seconds kEmptyDeadline{3};
 constexpr std::size_t kMaxLaunches = 256;
@@ -26,13 +27,6 @@ wire::Header header_for(wire::Op op, std::uint64_t sequence) {
   header.op = std::uint16_t(op);
   header.sequence = sequence;
   return header;
-}
-
-void fill(wire::Reply& reply, const Error& error, std::string_view step) {
-  reply.code = std::int32_t(error.code);
-  reply.sys_errno = error.sys_errno;
-  wire::to_field_cut(reply.step, step);
-  wire::to_field_cut(reply.message, error.message);
 }
 
 void fill_times(wire::CreateReply& reply, const Launch& launch) {
@@ -46,6 +40,13 @@ void fill_times(wire::CreateReply& reply, const Launch& launch) {
 
 }  // namespace
 
+void fill(wire::Reply& reply, const Error& error, std::string_view step) {
+  reply.code = std::int32_t(error.code);
+  reply.sys_errno = error.sys_errno;
+  wire::to_field_cut(reply.step, step);
+  wire::to_field_cut(reply.message, error.message);
+}
+
 Warden::Warden(LaunchHost host, sys::FileLock lock, sys::UniqueFd parent, std::string instance,
                sys::Poller poller)
     : host_(std::move(host)),
@@ -55,8 +56,13 @@ Warden::Warden(LaunchHost host, sys::FileLock lock, sys::UniqueFd parent, std::s
       poller_(std::move(poller)) {}
 
 Warden::~Warden() {
+  for (auto& [id, pending] : launches_) pending.launch->let_go();
   launches_.clear();
   zygotes_.clear();
+  // What is being written is finished without us.
+  for (auto& [number, job] : jobs_) {
+    if (job.worker && job.kind != Job::Kind::probe) job.worker->process().release();
+  }
   for (auto& [id, sandbox] : sandboxes_) sandbox.init.release();  // they go on without us
   close_network();
   host_.cgroups.remove_if_empty();
@@ -99,6 +105,8 @@ Result<void> Warden::on_event(const Watched& watched) {
       return on_zygote_end(watched.number);
     case Watched::Kind::warming:
       return on_report(watched.number);
+    case Watched::Kind::job:
+      return on_job(watched.number);
   }
   return {};
 }
@@ -113,11 +121,16 @@ bool Warden::tidy() {
     found->second.layers.pop_back();
     return true;
   }
+  if (!stale_memory_.empty()) {
+    remove_used_memory(stale_memory_.front());
+    stale_memory_.pop_front();
+    return true;
+  }
   return host_.disks.refill(disk_mount());
 }
 
 std::optional<milliseconds> Warden::next_timeout() const {
-  Clock::time_point next = next_warm_deadline();
+  Clock::time_point next = std::min(next_warm_deadline(), next_job_deadline());
   for (const auto& [id, pending] : launches_) next = std::min(next, pending.deadline);
   for (const auto& [id, sandbox] : sandboxes_)
     next = std::min({next, sandbox.deadline, sandbox.look.next});
@@ -163,6 +176,13 @@ Result<void> Warden::handle(const wire::CreateRequest& request) {
   LaunchSpec spec = to_launch_spec(request, server_gid_);
   const std::string id = spec.id;
   if (request.kept_disk != 0) return boot_again(id, std::move(spec), request.header.sequence);
+  if (request.replace != 0) {
+    auto away = put_aside(id);
+    if (!away) {
+      put_back(id);
+      return reply(wire::Op::create, request.header.sequence, away);
+    }
+  }
   if (launches_.contains(id) || sandboxes_.contains(id)) {
     return reply(wire::Op::create, request.header.sequence,
                  make_error(Errc::already_exists, "sandbox " + id + " exists"));
@@ -173,13 +193,15 @@ Result<void> Warden::handle(const wire::CreateRequest& request) {
 Result<void> Warden::begin_launch(LaunchSpec spec, std::uint64_t sequence) {
   const std::string id = spec.id;
   if (launches_.size() >= kMaxLaunches) {
+    put_back(id);
     return reply(wire::Op::create, sequence,
                  make_error(Errc::resource_exhausted, "too many launches at once"));
   }
+  const bool spec_has_memory = spec.memory != runtime::Memory::none;
   Pending pending;
   pending.launch = std::make_unique<Launch>(host_, std::move(spec));
   pending.sequence = sequence;
-  pending.deadline = Clock::now() + kLaunchDeadline;
+  pending.deadline = Clock::now() + (spec_has_memory ? kReviveDeadline : kLaunchDeadline);
   auto begun = pending.launch->begin();
   const auto it = launches_.emplace(id, std::move(pending)).first;
   if (!begun) return end_launch(it, begun.error());
@@ -202,6 +224,11 @@ Result<void> Warden::handle(const wire::IdRequest& request) {
     return reply(op, sequence, make_error(Errc::not_found, "no sandbox " + id));
   }
   Sandbox& sandbox = found->second;
+  if (sandbox.job != 0 &&
+      (op == wire::Op::destroy || op == wire::Op::kill || op == wire::Op::cancel_dump)) {
+    sandbox.deferred.push_back(request);
+    return cancel_job(jobs_.at(sandbox.job), make_error(Errc::aborted, "cancelled"));
+  }
   if (op == wire::Op::destroy) return destroy(id, sandbox, sequence);
   if (sandbox.removing) return reply(op, sequence, make_error(Errc::not_found, "no sandbox " + id));
   if (!sandbox.whole) {
@@ -211,12 +238,22 @@ Result<void> Warden::handle(const wire::IdRequest& request) {
   }
   if (op == wire::Op::stats) return send_stats(id, sequence);
   if (op == wire::Op::kill) return begin_kill(id, sandbox, sequence);
-  if (!sandbox.alive()) {
-    return reply(op, sequence, make_error(Errc::failed_precondition, "sandbox " + id + " is dead"));
+  if (op == wire::Op::cancel_dump) return reply(op, sequence, {});
+  if (!sandbox.alive() || sandbox.dumped) {
+    return reply(op, sequence,
+                 make_error(Errc::failed_precondition,
+                            "sandbox " + id + (sandbox.dumped ? " is dumped" : " is dead")));
+  }
+  if (sandbox.job != 0 && (op == wire::Op::thaw || op == wire::Op::dump)) {
+    return reply(
+        op, sequence,
+        make_error(Errc::failed_precondition, "the memory of sandbox " + id + " is being written"));
   }
   switch (op) {
     case wire::Op::warm:
       return begin_warm(id, sandbox, sequence);
+    case wire::Op::dump:
+      return begin_dump(id, sandbox, sequence);
     case wire::Op::freeze:
       return begin_freeze(id, sandbox, sequence);
     case wire::Op::thaw:
@@ -234,6 +271,7 @@ Result<void> Warden::handle(const wire::IdRequest& request) {
 }
 
 Result<void> Warden::handle(const wire::ListRequest& request) {
+  if (wire::Op(request.header.op) == wire::Op::list_snapshots) return list_snapshots(request);
   wire::ListReply message;
   message.reply.header = header_for(wire::Op::list, request.header.sequence);
   const std::string after(wire::from_field(request.after));
@@ -246,6 +284,7 @@ Result<void> Warden::handle(const wire::ListRequest& request) {
     wire::ListEntry& entry = message.entries[message.count++];
     wire::to_field_cut(entry.id, it->first);
     entry.state = std::uint8_t(!sandbox.whole     ? wire::SandboxState::leftover
+                               : sandbox.dumped   ? wire::SandboxState::dumped
                                : !sandbox.alive() ? wire::SandboxState::dead
                                : sandbox.frozen   ? wire::SandboxState::frozen
                                                   : wire::SandboxState::running);
@@ -267,6 +306,31 @@ Result<void> Warden::handle(const wire::SetNetworkRequest& request) {
                                 Network::Tenant::same);
   }();
   return reply(wire::Op::set_network, request.header.sequence, done);
+}
+
+Result<void> Warden::handle(const wire::SetMemoryRequest& request) {
+  const std::string id(wire::from_field(request.id));
+  const auto done = [&]() -> Result<void> {
+    const auto found = sandboxes_.find(id);
+    if (found == sandboxes_.end() || found->second.removing)
+      return make_error(Errc::not_found, "no sandbox " + id);
+    const Sandbox& sandbox = found->second;
+    if (!sandbox.whole || !sandbox.alive() || sandbox.dumped)
+      return make_error(Errc::failed_precondition, "sandbox " + id + " does not run");
+    if (host_.facts.unsafe_no_limits) return {};
+    ATOLL_TRY_ASSIGN(const sys::Cgroup cgroup, cgroup_of(id));
+    // v1 would refuse a limit below what is in use, v2 would kill for it: neither is a change of a
+    // limit.
+    ATOLL_TRY_ASSIGN(const sys::CgroupUsage usage, cgroup.usage());
+    const std::uint64_t kept =
+        usage.memory_bytes - std::min(usage.memory_bytes, usage.memory_cache_bytes);
+    if (kept >= request.memory_bytes) {
+      return make_error(Errc::failed_precondition,
+                        "sandbox " + id + " holds more memory than that already");
+    }
+    return cgroup.set_memory_limit(request.memory_bytes);
+  }();
+  return reply(wire::Op::set_memory, request.header.sequence, done);
 }
 
 Result<void> Warden::handle(const wire::EgressSocketsRequest& request) {
@@ -356,14 +420,22 @@ Result<void> Warden::on_launch(const std::string& id) {
   sandbox.whole = true;
   sandbox.slot = started.slot;
   sandbox.template_id = pending.launch->spec().template_id;
+  sandbox.revived = pending.launch->spec().memory != runtime::Memory::none;
   sandbox.pid = started.init.pid();
   sandbox.init = std::move(started.init);
   sandbox.control_dir = std::move(started.control_dir);
   sandbox.layers = std::move(started.layers);
+  sandbox.shared = std::move(started.shared);
   with_layers_.push_back(id);
   sandbox.token = watch(Watched::Kind::sandbox, id);
   const auto& entry = sandboxes_.insert_or_assign(id, std::move(sandbox)).first->second;
   ATOLL_TRY(poller_.add(entry.process(), entry.token));
+  if (pending.launch->spec().kept) stale_memory_.push_back(id);
+  if (asides_.contains(id)) {
+    auto dropped = drop_aside(id);
+    if (!dropped)
+      log::error("what was replaced stays", {{"sandbox", id}, {"error", dropped.error().message}});
+  }
   wire::CreateReply message;
   message.reply.header = header_for(wire::Op::create, pending.sequence);
   fill_times(message, *pending.launch);
@@ -384,10 +456,13 @@ Result<void> Warden::end_launch(std::map<std::string, Pending>::iterator it, con
   fill_times(message, *pending.launch);
   const std::string id = pending.launch->spec().id;
   const_cast<std::unique_ptr<Launch>&>(pending.launch).reset();  // undone before it is answered
+  put_back(id);
   ATOLL_TRY(send(message));
   // A disk that was to boot again is kept.
   const auto kept = sandboxes_.find(id);
-  return kept != sandboxes_.end() ? begin_settling(id, kept->second) : Result<void>();
+  if (kept == sandboxes_.end()) return {};
+  ATOLL_TRY(look_for_memory(id, kept->second));
+  return begin_settling(id, kept->second);
 }
 
 Result<void> Warden::on_process_end(const std::string& id) {
@@ -414,7 +489,7 @@ Result<void> Warden::on_process_end(const std::string& id) {
   ATOLL_TRY(end_freeze(sandbox, make_error(Errc::failed_precondition, "sandbox " + id + " died")));
   if (sandbox.removing) return finish_removal(id);
   if (!sandbox.whole) return {};
-  if (sandbox.waiting_kill.empty()) {
+  if (sandbox.waiting_kill.empty() && !sandbox.dumped) {
     wire::to_field_cut(event.id, id);
     ATOLL_TRY(send(event));
   }
@@ -429,7 +504,10 @@ Result<void> Warden::finish_removal(const std::string& id) {
   const std::vector<std::uint64_t> waiting = std::exchange(sandbox.waiting_destroy, {});
   sandbox.removing = false;
   sandbox.deadline = Clock::time_point::max();
-  if (removed) sandboxes_.erase(id);
+  if (removed) {
+    sandboxes_.erase(id);
+    let_go_of_layers();
+  }
   for (std::uint64_t sequence : waiting) {
     ATOLL_TRY(reply(wire::Op::destroy, sequence, removed));
   }
@@ -455,9 +533,13 @@ Result<void> Warden::remove_all_of(const std::string& id, Sandbox& sandbox) {
   host_.faults.after("destroy.cgroup");
   sandbox.control_dir.reset();
   sandbox.layers.clear();
+  sandbox.shared.clear();
   ATOLL_TRY(host_.faults.before("destroy.tree"));
   ATOLL_TRY(sys::remove_tree(host_.sandboxes, id));
   host_.faults.after("destroy.tree");
+  if (asides_.contains(id)) {
+    ATOLL_TRY(drop_aside(id));
+  }
   ATOLL_TRY(host_.faults.before("destroy.network"));
   if (sandbox.slot && host_.network) {
     ATOLL_TRY(host_.network->remove(*sandbox.slot));
@@ -480,6 +562,12 @@ Result<void> Warden::on_deadlines() {
     if (pending.deadline <= now) late.push_back(id);
   }
   for (const std::string& id : late) {
+    Pending& pending = launches_.at(id);
+    if (pending.launch->committed() && !pending.lenient) {
+      pending.lenient = true;
+      pending.deadline = now + kReviveDeadline;
+      continue;
+    }
     ATOLL_TRY(end_launch(launches_.find(id),
                          make_error(Errc::deadline_exceeded, "the launch took too long")));
   }
@@ -497,6 +585,7 @@ Result<void> Warden::on_deadlines() {
   for (const std::string& id : due) {
     ATOLL_TRY(look_again(id));
   }
+  ATOLL_TRY(on_job_deadlines(now));
   return on_warm_deadlines(now);
 }
 
@@ -531,31 +620,39 @@ Result<void> Warden::send(const Message& message, std::span<const sys::UniqueFd>
   return sent;
 }
 
+template Result<void> Warden::send(const wire::WarmReply&, std::span<const sys::UniqueFd>);
+template Result<void> Warden::send(const wire::WrittenReply&, std::span<const sys::UniqueFd>);
+template Result<void> Warden::send(const wire::MemorySupportReply&, std::span<const sys::UniqueFd>);
+template Result<void> Warden::send(const wire::ListSnapshotsReply&, std::span<const sys::UniqueFd>);
+
 // The body of a failed answer has the shape that the operation's good answer has.
 Result<void> Warden::reply(wire::Op op, std::uint64_t sequence, const Result<void>& outcome) {
   const auto fill_in = [&](wire::Reply& reply) {
     reply.header = header_for(op, sequence);
     if (!outcome) fill(reply, outcome.error(), "");
   };
-  if (op == wire::Op::create) {
-    wire::CreateReply message;
+  const auto send_as = [&]<class Message>(Message message) {
     fill_in(message.reply);
     return send(message);
-  }
-  if (op == wire::Op::list) {
-    wire::ListReply message;
-    fill_in(message.reply);
-    return send(message);
-  }
-  if (op == wire::Op::stats) {
-    wire::StatsReply message;
-    fill_in(message.reply);
-    return send(message);
-  }
-  if (op == wire::Op::warm) {
-    wire::WarmReply message;
-    fill_in(message.reply);
-    return send(message);
+  };
+  switch (op) {
+    case wire::Op::create:
+      return send_as(wire::CreateReply());
+    case wire::Op::list:
+      return send_as(wire::ListReply());
+    case wire::Op::stats:
+      return send_as(wire::StatsReply());
+    case wire::Op::warm:
+      return send_as(wire::WarmReply());
+    case wire::Op::memory_support:
+      return send_as(wire::MemorySupportReply());
+    case wire::Op::dump:
+    case wire::Op::snapshot:
+      return send_as(wire::WrittenReply());
+    case wire::Op::list_snapshots:
+      return send_as(wire::ListSnapshotsReply());
+    default:
+      break;
   }
   wire::Reply message;
   fill_in(message);

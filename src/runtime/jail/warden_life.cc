@@ -73,6 +73,10 @@ Result<void> Warden::kill(Sandbox& sandbox, const std::string& id) {
 }
 
 Result<void> Warden::begin_kill(const std::string& id, Sandbox& sandbox, std::uint64_t sequence) {
+  if (sandbox.dumped) {
+    auto dropped = drop_memory(id, sandbox);
+    if (!dropped) return reply(wire::Op::kill, sequence, dropped);
+  }
   if (!sandbox.alive() && sandbox.settled) return reply(wire::Op::kill, sequence, {});
   if (sandbox.alive()) {
     auto killed = host_.faults.before("kill.signal");
@@ -111,6 +115,7 @@ Result<bool> Warden::settle(const std::string& id, Sandbox& sandbox) {
   if (host_.faults.dies_before("kill.layers")) die_now();
   sandbox.control_dir.reset();
   sandbox.layers.clear();
+  sandbox.shared.clear();
   host_.faults.after("kill.layers");
   ATOLL_TRY(host_.faults.before("kill.unmounted"));
   auto directory = sys::open_beneath(host_.sandboxes, id, O_PATH | O_DIRECTORY);
@@ -122,9 +127,25 @@ Result<bool> Warden::settle(const std::string& id, Sandbox& sandbox) {
 Result<void> Warden::end_settling(const std::string& id, Sandbox& sandbox,
                                   const Result<void>& outcome) {
   if (sandbox.look.what == Look::For::settled) sandbox.look = {};
-  for (std::uint64_t sequence : std::exchange(sandbox.waiting_kill, {})) {
+  std::vector<std::uint64_t> killed = std::exchange(sandbox.waiting_kill, {});
+  // A kill, or the end of a dump, is answered when it would survive the host's.
+  if (outcome && sandbox.job == 0 && !killed.empty() && !sandbox.removing)
+    return begin_seal(id, sandbox, wire::Op::kill, std::move(killed));
+  const bool dumping = sandbox.job != 0 && !jobs_.at(sandbox.job).worker;
+  if (outcome && dumping) return begin_seal(id, sandbox, wire::Op::dump, {});
+  for (std::uint64_t sequence : killed) {
     ATOLL_TRY(reply(wire::Op::kill, sequence, outcome));
   }
+  if (dumping) {
+    // The memory is published and the processes have ended: it is dumped, whatever the disk does.
+    // Who boots it settles it first.
+    ATOLL_TRY(end_job(sandbox.job, sandbox.dumped ? Result<void>() : outcome, "kill.unmounted"));
+  }
+  return boot_waiting(id, sandbox, outcome);
+}
+
+Result<void> Warden::boot_waiting(const std::string& id, Sandbox& sandbox,
+                                  const Result<void>& outcome) {
   auto boot = std::exchange(sandbox.waiting_boot, std::nullopt);
   if (!boot) return {};
   if (!outcome) return reply(wire::Op::create, boot->sequence, outcome);
@@ -154,9 +175,10 @@ Result<void> Warden::look_again(const std::string& id) {
     const auto now = Clock::now();
     if (now < look.give_up) {
       look.next = now + look.pause;
-      // A group that freezes is waited for by somebody who counts milliseconds; on a busy machine
-      // its processes first need their turn.
-      if (!freezing || now > look.give_up - kFreezeDeadline + kEagerTime)
+      // Somebody who counts milliseconds waits for most of these; on a busy machine the processes
+      // first need their turn.
+      const auto patience = freezing ? kFreezeDeadline : kSettleDeadline;
+      if (now > look.give_up - patience + kEagerTime)
         look.pause = std::min(look.pause * 2, kLongestPause);
       return {};
     }
@@ -194,12 +216,14 @@ Result<void> Warden::boot_again(const std::string& id, LaunchSpec spec, std::uin
     return refuse(Errc::not_found, "does not exist");
   Sandbox& sandbox = found->second;
   if (!sandbox.whole) return refuse(Errc::failed_precondition, "is a leftover");
-  if (sandbox.alive()) return refuse(Errc::failed_precondition, "is running");
+  if (sandbox.alive() && !sandbox.dumped) return refuse(Errc::failed_precondition, "is running");
+  if (spec.memory == runtime::Memory::kept && !sandbox.dumped)
+    return refuse(Errc::not_found, "has no memory in files");
   if (!sandbox.slot) return refuse(Errc::failed_precondition, "has lost its id range");
   if (sandbox.waiting_boot) return refuse(Errc::failed_precondition, "is being made");
-  if (!sandbox.settled) {
+  if (!sandbox.settled || sandbox.job != 0) {
     sandbox.waiting_boot = Boot{std::move(spec), sequence};
-    return begin_settling(id, sandbox);
+    return sandbox.alive() || sandbox.job != 0 ? Result<void>() : begin_settling(id, sandbox);
   }
   spec.kept = KeptDisk{*sandbox.slot};
   return begin_launch(std::move(spec), sequence);

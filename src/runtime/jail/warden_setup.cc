@@ -178,22 +178,31 @@ Result<std::unique_ptr<Warden>> Warden::create(const WardenConfig& config) {
     if (!opened) return std::move(opened).error().with("network");
     network = std::move(*opened);
   }
+  ATOLL_TRY_ASSIGN(SnapshotStore snapshots, SnapshotStore::open(home, config.instance));
+  auto programs = Programs::open(home);
+  if (!programs) return std::move(programs).error().with("programs");
+  // Restored sandboxes are children of CRIU, which ends.
+  ATOLL_TRY(sys::adopt_orphans());
   ATOLL_TRY_ASSIGN(sys::Poller poller, sys::Poller::create());
 
   LaunchHost host{std::move(templates),     std::move(mine),
                   Disks(std::move(images)), std::move(ranges),
                   std::move(cgroups),       std::move(facts),
-                  std::move(filters),       {config.fail_at, config.die_at},
-                  std::move(network)};
+                  std::move(filters),       {config.fail_at, config.die_at, config.late_at},
+                  std::move(network),       {config.tools + "/criu", config.home},
+                  std::move(snapshots),     Layers(std::string(kStage) + "/" + kStageLayers),
+                  std::move(*programs)};
   std::unique_ptr<Warden> warden(new Warden(std::move(host), std::move(*lock), std::move(sandboxes),
                                             config.instance, std::move(poller)));
   warden->zygote_forks_ = config.zygote_forks;
   ATOLL_TRY(warden->find_left_behind());
+  ATOLL_TRY(warden->look_for_long_chains());
   return warden;
 }
 
 Result<void> Warden::find_left_behind() {
   host_.ranges.sweep_orphans();
+  ATOLL_TRY(end_interrupted_replaces());
   std::set<std::string> names;
   ATOLL_TRY_ASSIGN(std::vector<std::string> directories, sys::list_dir(host_.sandboxes));
   ATOLL_TRY_ASSIGN(std::vector<std::string> cgroups, host_.cgroups.list());
@@ -211,6 +220,10 @@ Result<void> Warden::find_left_behind() {
     if (!kept.pidfd) continue;
     kept.token = watch(Watched::Kind::sandbox, id);
     ATOLL_TRY(poller_.add(kept.pidfd, kept.token));
+    // Both: the tree was to be ended, or a restore was cut off before anything ran.
+    if (kept.dumped) {
+      ATOLL_TRY(kill(kept, id));
+    }
   }
   ATOLL_TRY_ASSIGN(std::vector<TakenSlot> slots, host_.ranges.mine());
   for (const TakenSlot& slot : slots) {
@@ -238,6 +251,12 @@ Result<void> Warden::find_left_behind() {
 Result<Warden::Sandbox> Warden::adopt(const std::string& id) {
   Sandbox sandbox;
   auto directory = sys::open_beneath(host_.sandboxes, id, O_RDONLY | O_DIRECTORY);
+  // First of all: somebody may still be at work on it.
+  if (directory) {
+    ATOLL_TRY(tidy_memory(id, *directory, sandbox));
+    auto name = sys::read_beneath(*directory, kTemplateName, wire::kIdSize);
+    if (name && wire::validate_id(*name, "template")) sandbox.template_id = std::move(*name);
+  }
   auto mark = directory ? read_mark(*directory) : Result<std::optional<Mark>>(std::nullopt);
   if (!mark) log::error("a sandbox's mark", {{"sandbox", id}, {"error", mark.error().message}});
   if (mark && *mark) {
@@ -267,6 +286,7 @@ Result<Warden::Sandbox> Warden::adopt(const std::string& id) {
     if (control) sandbox.control_dir = std::move(*control);
     sandbox.pidfd = std::move(*pidfd);
     sandbox.pid = pid;
+    sandbox.warm = true;  // it may have a nursery, and must not get two
     auto frozen = cgroup->frozen();
     sandbox.frozen = frozen && *frozen;
     auto freezing = cgroup->freezing();

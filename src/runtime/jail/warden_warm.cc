@@ -326,7 +326,10 @@ Result<void> Warden::on_warm_deadlines(Clock::time_point now) {
   for (std::uint64_t number : late) {
     const auto zygote = zygotes_.find(warmings_.at(number).zygote);
     const std::uint64_t from = zygote != zygotes_.end() ? zygote->first : 0;
-    const bool stuck = from != 0 && ++zygote->second.late >= kMaxLate;
+    // Whoever runs in a revived sandbox may stop what enters it: that is not the zygote's fault.
+    const auto sandbox = sandboxes_.find(warmings_.at(number).id);
+    const bool revived = sandbox != sandboxes_.end() && sandbox->second.revived;
+    const bool stuck = from != 0 && !revived && ++zygote->second.late >= kMaxLate;
     ATOLL_TRY(
         end_warm(number, make_error(Errc::deadline_exceeded, "the nursery took too long"), {}));
     if (stuck) {

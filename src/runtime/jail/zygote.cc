@@ -30,6 +30,7 @@ constexpr int kSetupFd = 4;
 constexpr std::array<std::string_view, atoll_step_count> kStepNames = {"",
                                                                        "warm.pid_namespace",
                                                                        "warm.fork",
+                                                                       "warm.between",
                                                                        "warm.descriptors",
                                                                        "warm.cgroup",
                                                                        "warm.oom_score",
