@@ -8,7 +8,7 @@ foreach(path IN LISTS found)
   if(path MATCHES "(^|/)(tests?|testdata|__pycache__|node_modules|\\.[^/]*)(/|$)" OR
      path MATCHES "\\.(md|pyc|cmake)$" OR path MATCHES "(^|/)CMakeLists\\.txt$" OR
      path MATCHES "(^|/)test_[^/]*$" OR path MATCHES "[._]test\\.[^/.]*$" OR
-     path MATCHES "^(zygote|r)/.*\\.(c|cc|h)$")
+     path MATCHES "^(zygote|js|r)/.*\\.(c|cc|h)$")
     continue()
   endif()
   if(IS_SYMLINK ${FROM}/${path})

@@ -246,6 +246,14 @@ class Runner:
         self.shell = Shell(self.base)
         self.tell({"type": "ready"})
 
+    def forked(self, request):
+        """This process is a copy of another one now. What the shell says to this belongs to no run."""
+        env = {name: value for name, value in (request.get("env") or {}).items() if NAME.match(name) and name not in OWN}
+        self.base.update(env)
+        if self.shell and not self.gone:
+            words = [f"builtin export {name}={quoted(value)}" for name, value in env.items()]
+            self.shell.send("".join(f"{{ {word}; }} 2>/dev/null; " for word in [f"RANDOM={int(request['seed'][:8], 16)}", *words]) + "\n")
+
     def execute(self, request):
         self.count += 1
         code = request["code"]
@@ -346,6 +354,8 @@ class Runner:
             request = json.loads(line)
             if request["op"] == "start":
                 self.start(request)
+            elif request["op"] == "forked":
+                self.forked(request)
             elif request["op"] == "execute" and not self.gone:
                 self.execute(request)
         return requests

@@ -28,7 +28,9 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Random;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.atomic.AtomicLong;
 import jdk.jshell.Diag;
 import jdk.jshell.EvalException;
 import jdk.jshell.ExpressionSnippet;
@@ -78,6 +80,7 @@ public class Main {
       while (true) {
         Map<String, Object> request = link.requests.take();
         if ("execute".equals(request.get("op"))) execute(request);
+        if ("forked".equals(request.get("op"))) forked(request);
       }
     } catch (InterruptedException impossible) {
       Runtime.getRuntime().halt(1);
@@ -119,13 +122,45 @@ public class Main {
     evaluating = false;
     if (interrupted) last = error("EvaluationInterruptedException", "The run was interrupted", "");
     for (String name : env.keySet()) {
-      String original = System.getenv(name);
+      String original = identity.getOrDefault(name, System.getenv(name));
       if (original != null) setProperty(name, original);
       else if (!name.isEmpty()) System.clearProperty(name);
     }
     if (last != null) link.send(last);
     link.running = false;
     link.send(new Line("done"));
+  }
+
+  // ---- a copy
+
+  static final Map<String, String> identity = new LinkedHashMap<>();  // over the environment of the process
+
+  static void forked(Map<String, Object> request) {
+    if (request.get("env") instanceof Map<?, ?> given) given.forEach((name, value) -> {
+      identity.put(String.valueOf(name), String.valueOf(value));
+      setProperty(String.valueOf(name), String.valueOf(value));
+    });
+    long seed = Long.parseUnsignedLong(String.valueOf(request.get("seed")).substring(0, 16), 16);
+    Math.random();  // makes its generator, if there is none yet
+    reseed("java.lang.Math$RandomNumberGeneratorHolder", "randomNumberGenerator", seed);
+    reseed("java.util.Collections", "r", seed + 1);
+    // Threads take their first number from it; a cell runs in a thread of its own.
+    reseed("java.util.concurrent.ThreadLocalRandom", "seeder", seed + 2);
+    reseed("java.util.SplittableRandom", "defaultGen", seed + 3);
+    reseed("java.util.Random", "seedUniquifier", seed + 4);
+  }
+
+  // Generators that all code shares. The library has no other way to reach them; one that a version does not have needs nothing.
+  static void reseed(String owner, String field, long seed) {
+    try {
+      var found = Class.forName(owner).getDeclaredField(field);
+      found.setAccessible(true);
+      Object generator = found.get(null);
+      if (generator instanceof Random random) random.setSeed(seed);
+      if (generator instanceof AtomicLong number) number.set(seed);
+    } catch (ReflectiveOperationException | RuntimeException absent) {
+      return;
+    }
   }
 
   static void setProperty(String name, String value) {

@@ -10,6 +10,7 @@ output.install_streams();
 const { evaluate, interruptible, is_interruptible, take_signal } = require('./evaluate.cjs');
 const { install_stack_filter, bundle, describe, error_line, stack_text, json_text, make_helper } = require('./bundle.cjs');
 const modules = require('./modules.cjs');
+const { reseed } = require('./reseed.cjs');
 const { HELPER, is_plain, transform, stack_mapper } = require('./transform.cjs');
 const { Console } = require('console');
 const { isPromise } = require('util').types;
@@ -222,6 +223,16 @@ function report(error) {
   output.send_text('stderr', `Uncaught ${stack_text(error)}\n`);
 }
 
+function forked(message) {
+  base_env = { ...base_env, ...message.env };
+  Object.assign(process.env, message.env);
+  try {
+    reseed(message.seed);
+  } catch (error) {
+    process.emitWarning(`The random numbers of this copy are those of its original: ${error.message}`);
+  }
+}
+
 function define(name, value) {
   Object.defineProperty(globalThis, name, { value, configurable: true, writable: true, enumerable: false });
 }
@@ -236,4 +247,5 @@ process.on('unhandledRejection', report);
 output.read_lines((message) => {
   if (message.op === 'start') start(message);
   else if (message.op === 'execute') execute(message);
+  else if (message.op === 'forked') forked(message);
 });

@@ -17,7 +17,12 @@ utf8 <- function(text) charToRaw(enc2utf8(paste(text, collapse = "\n")))
 
 # The code of the next run, or NULL when the agent is gone.
 next_code <- function() {
-  size <- .C(native[["next"]], size = 0L)$size
+  repeat {
+    asked <- .C(native[["next"]], size = 0L, seed = 0L)
+    size <- asked$size
+    if (size != -2L) break
+    set.seed(asked$seed)
+  }
   if (size < 0L) return(NULL)
   code <- rawToChar(.C(native$code, code = raw(size))$code)
   Encoding(code) <- "UTF-8"

@@ -2,8 +2,10 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,27 +33,35 @@ void python_before_fork(void) {
 void python_after_fork_parent(void) { run_hook("PyOS_AfterFork_Parent", &parent); }
 void python_after_fork_child(void) { run_hook("PyOS_AfterFork_Child", &child); }
 
+// By the wall clock: the others are those of a time namespace, and a sandbox that came back from
+// files has one of its own.
 uint64_t micros_now(void) {
   struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  clock_gettime(CLOCK_REALTIME, &now);
   return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
 }
 
 // Not inlined: the frame from which vfork returns twice holds nothing else.
-__attribute__((noinline)) pid_t fork_adopted(void) {
+//
+// The process in between is in the pid namespace, and ends with it at any moment; then whatever it
+// held in the memory that it shares with us (the C library has locks around a fork) is held for
+// ever, here and in every copy: from glibc 2.41 on no copy could start a program any more.
+__attribute__((noinline)) pid_t fork_adopted(int dies) {
   static volatile pid_t made;  // written in between, in the memory of the caller
   made = -EAGAIN;
   const pid_t between = vfork();
   if (between < 0) return -errno;
   if (between == 0) {
+    if (dies) syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);
     const pid_t inner = fork();
     if (inner == 0) return 0;
     made = inner < 0 ? -errno : inner;
     _exit(0);
   }
-  while (waitpid(between, NULL, 0) < 0 && errno == EINTR) {
+  int status = 0;
+  while (waitpid(between, &status, 0) < 0 && errno == EINTR) {
   }
-  return made;
+  return WIFEXITED(status) ? made : ATOLL_FORK_SPOILT;
 }
 
 long receive_with_fds(int socket, void* into, unsigned long size, int* fds, int* fd_count) {

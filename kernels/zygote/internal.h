@@ -1,6 +1,7 @@
 // Between the files of this library. See README.md.
 #pragma once
 
+#include <errno.h>
 #include <linux/filter.h>
 #include <sched.h>
 #include <stdint.h>
@@ -40,8 +41,10 @@ void enter_sandbox(const struct entry_fds* fds, uint64_t asked_at);
 
 // Forks through a process that shares our memory and ends at once, so that the new one is adopted
 // by the first process of its pid namespace. Returns 0 in the new process; here its pid as the
-// process in between sees it, or -errno.
-pid_t fork_adopted(void);
+// process in between sees it, or -errno. ATOLL_FORK_SPOILT: the process in between was killed; this
+// one must not fork again, and ends. `dies`: for tests, it is.
+#define ATOLL_FORK_SPOILT (-ENOTRECOVERABLE)
+pid_t fork_adopted(int dies);
 
 // One datagram with descriptors, close-on-exec. The number of bytes; 0 at the peer's end; <0:
 // -errno.

@@ -44,7 +44,7 @@ ATOLL_EXPORT int atoll_nursery_fork(int agent) {
     return failed(agent, EPROTO);
   }
   python_before_fork();
-  const pid_t made = fork_adopted();
+  const pid_t made = fork_adopted(0);
   if (made == 0) {
     if (place_socket(fds[0]) < 0) _exit(1);
     python_after_fork_child();
@@ -52,7 +52,10 @@ ATOLL_EXPORT int atoll_nursery_fork(int agent) {
   }
   python_after_fork_parent();
   close(fds[0]);
-  if (made < 0) return failed(agent, -made);
+  if (made < 0) {
+    const int told = failed(agent, -made);
+    return made == ATOLL_FORK_SPOILT ? -1 : told;
+  }
   char text[32];
   snprintf(text, sizeof(text), "pid %d", (int)made);
   return answer(agent, text);

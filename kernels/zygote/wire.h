@@ -42,6 +42,7 @@ enum atoll_zygote_step {
   atoll_step_none = 0,
   atoll_step_pid_namespace,
   atoll_step_fork,
+  atoll_step_between,  // the process that forks was killed: the zygote ends, too
   atoll_step_descriptors,
   atoll_step_cgroup,
   atoll_step_oom_score,
@@ -59,7 +60,7 @@ enum atoll_zygote_step {
   atoll_step_count
 };
 
-// The process on its way in (or the zygote, for the first two steps) to the warden, once. The end
+// The process on its way in (or the zygote, for the first three steps) to the warden, once. The end
 // of the pipe without it: it died.
 struct atoll_zygote_report {
   uint32_t magic;

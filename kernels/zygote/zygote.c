@@ -126,13 +126,16 @@ ATOLL_EXPORT int atoll_zygote_serve_once(int warden) {
   memcpy(entry.cgroups, fds + 2, sizeof(int) * request.cgroup_count);
 
   const uint64_t asked_at = micros_now();
+  int spoilt = 0;
   python_before_fork();
   // Only for processes that are made from now on. Whoever is not in the sandbox's pid namespace is
   // not made.
   if (zygote.setup.fail_step == atoll_step_pid_namespace || setns(entry.pidfd, CLONE_NEWPID) != 0) {
     tell(entry.report, atoll_step_pid_namespace, errno != 0 ? errno : EIO, asked_at);
   } else {
-    const pid_t made = zygote.setup.fail_step == atoll_step_fork ? -EIO : fork_adopted();
+    const pid_t made = zygote.setup.fail_step == atoll_step_fork
+                           ? -EIO
+                           : fork_adopted(zygote.setup.fail_step == atoll_step_between);
     if (made == 0) {
       enter_sandbox(&entry, asked_at);
       python_after_fork_child();
@@ -140,9 +143,10 @@ ATOLL_EXPORT int atoll_zygote_serve_once(int warden) {
     }
     // The next fork would be made in a sandbox that did not ask for it.
     if (setns(zygote.own_pid_namespace, CLONE_NEWPID) != 0) abort();
-    if (made < 0) tell(entry.report, atoll_step_fork, -made, asked_at);
+    spoilt = made == ATOLL_FORK_SPOILT;
+    if (made < 0) tell(entry.report, spoilt ? atoll_step_between : atoll_step_fork, -made, asked_at);
   }
   python_after_fork_parent();
   close_all(fds, count);
-  return 0;
+  return spoilt ? -1 : 0;
 }

@@ -340,5 +340,29 @@ class Background(Bash):
         self.assertFalse(os.path.exists(f"/proc/{pid.strip()}"))
 
 
+class Copies(Bash):
+    """Told that it is a copy of another one."""
+
+    def draw(self, code, seed, **more):
+        self.kernel.send({"op": "forked", "seed": seed * 32, **more})
+        return self.text(code)
+
+    def test_random(self):
+        code = "echo $RANDOM $RANDOM $RANDOM"
+        first = self.draw(code, "a1")
+        self.assertNotEqual(first, self.text(code))
+        self.assertEqual(first, self.draw(code, "a1"))
+        self.assertNotEqual(first, self.draw(code, "b2"))
+
+    def test_variables_stay(self):
+        show = "echo $E2B_SANDBOX_ID; env | grep -c ^E2B_SANDBOX_ID="
+        self.assertEqual(self.draw(show, "a1", env={"E2B_SANDBOX_ID": "i'2"}), "i'2\n1\n")
+        self.assertEqual(self.text(show, env={"E2B_SANDBOX_ID": "lent"}), "lent\n1\n")
+        self.assertEqual(self.text(show), "i'2\n1\n")
+
+    def test_status_stays(self):
+        self.run_cell("(exit 3)")
+        self.assertEqual(self.draw("echo $?", "a1"), "3\n")
+
 if __name__ == "__main__":
     unittest.main()

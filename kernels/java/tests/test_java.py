@@ -182,6 +182,28 @@ class Interrupt(JavaTest):
         self.assertEqual(self.text("2"), "2")
 
 
+class Copies(JavaTest):
+    """Told that it is a copy of another one."""
+
+    def draw(self, code, seed, **more):
+        self.runner.send({"op": "forked", "seed": seed * 32, **more})
+        return self.text(code)
+
+    def test_shared_generators(self):
+        for code in ("Math.random()", "new SplittableRandom().nextLong()"):
+            with self.subTest(code):
+                first = self.draw(code, "a1")
+                self.assertNotEqual(first, self.text(code))
+                self.assertEqual(first, self.draw(code, "a1"))
+                self.assertNotEqual(first, self.draw(code, "b2"))
+
+    def test_properties_stay(self):
+        show = 'System.getProperty("E2B_SANDBOX_ID")'
+        self.assertEqual(self.draw(show, "a1", env={"E2B_SANDBOX_ID": "i2"}), "i2")
+        self.assertEqual(self.text(show, env={"E2B_SANDBOX_ID": "lent"}), "lent")
+        self.assertEqual(self.text(show), "i2")
+
+
 class Process(unittest.TestCase):
     def test_exit(self):
         runner = JavaRunner()

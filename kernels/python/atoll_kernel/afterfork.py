@@ -1,4 +1,7 @@
-"""What a forked kernel must not share with its siblings, or remember of the zygote."""
+"""What a forked kernel must not share with its siblings, or remember of the zygote.
+
+Forked twice over: by the zygote (`renew`), and as a copy of a whole sandbox (`reseed`).
+"""
 
 import gc
 import os
@@ -35,6 +38,39 @@ def renew(generators):
         _matplotlib()
     except AttributeError:
         pass  # a version that keeps its directories elsewhere
+
+
+def reseed(seed):
+    """With 32 bytes: the generators that are everybody's. Those that a user made with a seed of their own keep it."""
+    for part in (_random, _numpy, _openssl, _names, _uuid):
+        try:
+            part(seed) if part in _SEEDED else part()
+        except Exception:
+            pass  # a cell has put something else in its place
+
+
+def _random(seed):
+    random._inst.seed(seed + b"random")
+
+
+def _numpy(seed):
+    state = getattr(sys.modules.get("numpy.random.mtrand"), "_rand", None)
+    if state is not None:
+        state.seed([int.from_bytes(seed[at : at + 4], "little") for at in range(0, 32, 4)])
+
+
+def _openssl(seed):
+    """Its shared generator fetches entropy of its own besides; those of threads follow before their next number."""
+    ssl = sys.modules.get("_ssl")
+    if ssl is not None:
+        ssl.RAND_add(seed, 32.0)
+
+
+_SEEDED = (_random, _numpy, _openssl)
+
+
+def _names():
+    tempfile._name_sequence = None
 
 
 def _uuid():

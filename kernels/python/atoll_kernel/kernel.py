@@ -15,7 +15,7 @@ import sys
 import time
 import warnings
 
-from . import arguments, bundle, images, jsontext, lazy, private, shell as shells, terminal
+from . import afterfork, arguments, bundle, images, jsontext, lazy, private, shell as shells, terminal
 from .interrupt import Interrupts
 from .loop import Loop
 from .output import Output, Stream, write_all
@@ -100,6 +100,8 @@ class Kernel:
             elif op == "warm":
                 self.warm()
                 self.output.bare_line('{"type":"warmed"}')
+            elif op == "forked":
+                self.forked(request)
 
     def start(self, request):
         environ = request.get("env") or {}
@@ -120,6 +122,13 @@ class Kernel:
         self.shell.starting_dir = os.getcwd()
         self.shell.user_ns["_dh"][:] = [self.shell.starting_dir]
         self.output.bare_line('{"type":"ready"}')
+
+    def forked(self, request):
+        """This process is a copy of another one now."""
+        for name, value in (request.get("env") or {}).items():
+            _set_variable(name, value)
+            self.start_env[name] = value
+        afterfork.reseed(bytes.fromhex(request["seed"]))
 
     # --- one run
 

@@ -3,6 +3,7 @@
 No thread and no descriptor may be left behind, and nothing that a cell could see.
 """
 
+import glob
 import io
 import os
 import shutil
@@ -95,11 +96,5 @@ def _fonts():
     """matplotlib wants a directory it can write; the template's list of fonts saves making one."""
     target = os.environ["MPLCONFIGDIR"]
     os.makedirs(target, exist_ok=True)
-    for home in ("/home/user/.cache/matplotlib", "/root/.cache/matplotlib"):
-        try:
-            for name in os.listdir(home):
-                if name.startswith("fontlist"):
-                    shutil.copy(os.path.join(home, name), target)
-            return
-        except OSError:
-            continue
+    for name in glob.glob("/var/cache/atoll/matplotlib/fontlist*"):
+        shutil.copy(name, target)

@@ -95,6 +95,19 @@ static void start(struct request* request) {
   output_answer("{\"type\":\"ready\"}\n");
 }
 
+// As if `start` had named them, too.
+static void add_variables(struct pairs* variables) {
+  set_variables(variables);
+  const size_t all = started.count + variables->count;
+  struct pair* items = realloc(started.items, (all + 1) * sizeof *items);
+  if (items == NULL) abort();
+  memcpy(items + started.count, variables->items, variables->count * sizeof *items);
+  started.items = items;
+  started.count = all;
+  free(variables->items);
+  *variables = (struct pairs){0};
+}
+
 // The next line of the agent in `input`, after `consumed`; its size without the newline, or -1 at
 // the end.
 static ssize_t read_line(void) {
@@ -122,8 +135,10 @@ EXPORT void atoll_init(int* failed) {
             sigaction(SIGINT, &ignored, &interrupt_of_r) != 0;
 }
 
-// Waits for the next run. `size` is that of its code, or -1 when the agent is gone.
-EXPORT void atoll_next(int* size) {
+// Waits for the next run. `size` is that of its code, -1 when the agent is gone, -2 when this
+// process is a copy of another one now: then `seed` is for its generator, and the caller comes
+// again.
+EXPORT void atoll_next(int* size, int* seed) {
   // A forked child that came back here has no business with the agent.
   if (getpid() != owner) _exit(0);
   request_free(&cell);
@@ -139,6 +154,15 @@ EXPORT void atoll_next(int* size) {
       break;
     }
     if (strcmp(request.op, "start") == 0) start(&request);
+    if (strcmp(request.op, "forked") == 0 && request.seed != NULL) {
+      char digits[8] = {0};
+      strncpy(digits, request.seed, sizeof digits - 1);
+      *seed = (int)strtol(digits, NULL, 16);
+      *size = -2;
+      add_variables(&request.env);
+      request_free(&request);
+      return;
+    }
     if (strcmp(request.op, "warm") == 0) output_answer("{\"type\":\"warmed\"}\n");
     request_free(&request);
   }

@@ -249,6 +249,7 @@ static bool read_member(struct reader* in, const char* name, struct request* req
   char** field = strcmp(name, "op") == 0     ? &request->op
                  : strcmp(name, "code") == 0 ? &request->code
                  : strcmp(name, "cwd") == 0  ? &request->cwd
+                 : strcmp(name, "seed") == 0 ? &request->seed
                                              : NULL;
   if (field == NULL || *field != NULL) return skip_value(in);
   *field = read_string(in);
@@ -281,6 +282,7 @@ void request_free(struct request* request) {
   free(request->op);
   free(request->code);
   free(request->cwd);
+  free(request->seed);
   pairs_free(&request->env);
   *request = (struct request){0};
 }

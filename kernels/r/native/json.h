@@ -39,6 +39,7 @@ struct request {
   char* op;
   char* code;
   char* cwd;
+  char* seed;
   struct pairs env;
 };
 

@@ -460,6 +460,30 @@ class Environment(unittest.TestCase):
         self.assertEqual(counts, [1, 2, 3, 4])
 
 
+class Copies(Shared):
+    """Told that it is a copy of another one."""
+
+    def draw(self, code, seed, env=None):
+        self.runner.send({"op": "forked", "seed": seed * 32, "env": env or {}})
+        return self.run_code(code).texts
+
+    def test_generator(self):
+        code = "runif(3); rnorm(2)"
+        first = self.draw(code, "a1")
+        self.assertNotEqual(first, self.run_code(code).texts)
+        self.assertEqual(first, self.draw(code, "a1"))
+        self.assertNotEqual(first, self.draw(code, "b2"))
+
+    def test_variables_stay(self):
+        show = 'Sys.getenv("E2B_SANDBOX_ID")'
+        self.assertEqual(self.draw(show, "a1", {"E2B_SANDBOX_ID": "i2"}), ['[1] "i2"'])
+        self.assertEqual(self.run_code(show, {"E2B_SANDBOX_ID": "lent"}).texts, ['[1] "lent"'])
+        self.assertEqual(self.run_code(show).texts, ['[1] "i2"'])
+        self.assertEqual(self.draw(show, "a1", {"E2B_SANDBOX_ID": "i3"}), ['[1] "i3"'])
+        self.assertEqual(self.run_code(show, {"E2B_SANDBOX_ID": "lent"}).texts, ['[1] "lent"'])
+        self.assertEqual(self.run_code(show).texts, ['[1] "i3"'])
+
+
 class Life(unittest.TestCase):
     def setUp(self):
         self.runner = Runner()
