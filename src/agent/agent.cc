@@ -6,6 +6,7 @@
 #include "agent/auth.h"
 #include "agent/cors.h"
 #include "agent/dial.h"
+#include "agent/hooks.h"
 #include "agent/http_glue.h"
 #include "agent/interpreter/service.h"
 #include "agent/log_ring.h"
@@ -14,6 +15,7 @@
 #include "agent/process_manager.h"
 #include "agent/reaper.h"
 #include "agent/start_command.h"
+#include "agent/wake.h"
 #include "base/log.h"
 #include "net/http_server.h"
 
@@ -23,6 +25,7 @@ namespace {
 constexpr std::string_view kHostListener = "host";
 constexpr std::string_view kTcpListener = "tcp";
 constexpr std::size_t kMaxInitBody = 4 << 20;
+constexpr std::int64_t kClockSlack = 5'000'000'000;
 
 net::ServerOptions server_options() {
   net::ServerOptions options;
@@ -114,6 +117,10 @@ struct Agent::Impl {
       co_await serve_logs(exchange);
     } else if (path == "/init") {
       co_await init(exchange);
+    } else if (path == "/suspend") {
+      co_await suspend(exchange);
+    } else if (path == "/wake") {
+      co_await wake(exchange);
     } else if (path == "/warm" && interpreter) {
       co_await warm(exchange);
     } else {
@@ -166,18 +173,32 @@ struct Agent::Impl {
     }
   }
 
-  net::Task<void> init(net::Exchange& exchange) {
+  void apply(InitRequest request, AgentState::Order order) {
+    const auto ca_bundle = std::exchange(request.ca_bundle, std::nullopt);
+    const auto start_command = std::exchange(request.start_command, std::nullopt);
+    if (!state.apply(std::move(request), order)) return;
+    write_markers();
+    set_up(ca_bundle, start_command);
+    if (interpreter) interpreter->initialised();
+  }
+
+  // The body of a POST. Nothing: it was answered already.
+  static net::Task<std::optional<std::string>> read_post(net::Exchange& exchange) {
     if (exchange.request.method != "POST") {
       co_await send_plain_error(exchange, 405, "method not allowed", {{"Allow", "POST"}});
-      co_return;
+      co_return std::nullopt;
     }
     auto reading = exchange.body.read_all(kMaxInitBody);
-    const auto body = co_await std::move(reading);
-    if (!body.ok()) {
-      co_await send_plain_error(exchange, body.error().code == Errc::resource_exhausted ? 413 : 400,
-                                body.error().message);
-      co_return;
-    }
+    auto body = co_await std::move(reading);
+    if (body.ok()) co_return *std::move(body);
+    co_await send_plain_error(exchange, body.error().code == Errc::resource_exhausted ? 413 : 400,
+                              body.error().message);
+    co_return std::nullopt;
+  }
+
+  net::Task<void> init(net::Exchange& exchange) {
+    const auto body = co_await read_post(exchange);
+    if (!body) co_return;
     auto request = parse_init(*body);
     if (!request.ok()) {
       co_await send_plain_error(exchange, 400, request.error().message);
@@ -191,13 +212,7 @@ struct Agent::Impl {
       co_await send_plain_error(exchange, 401, "access token validation failed");
       co_return;
     }
-    const auto ca_bundle = std::exchange(request->ca_bundle, std::nullopt);
-    const auto start_command = std::exchange(request->start_command, std::nullopt);
-    if (state.apply(*std::move(request))) {
-      write_markers();
-      set_up(ca_bundle, start_command);
-      if (interpreter) interpreter->initialised();
-    }
+    apply(*std::move(request), AgentState::Order::newer);
     co_await send_empty(
         exchange, 204,
         {{"Cache-Control", "no-store"}, {"X-Envd-Version", std::string(kEnvdVersion)}});
@@ -216,6 +231,77 @@ struct Agent::Impl {
     } else {
       co_await send_plain_error(exchange, 503, warmed.error().message);
     }
+  }
+
+  // With `?soon=1` it is only announced: clients' connections are about to end, and what they asked
+  // for goes on. Else: lets go of everything whose other end is outside of the sandbox, for memory
+  // that is written to files. Closed by ourselves and not by the server: whoever sees the end of
+  // this connection knows that the last descriptor is gone.
+  net::Task<void> suspend(net::Exchange& exchange) {
+    if (exchange.request.method != "POST") {
+      co_await send_plain_error(exchange, 405, "method not allowed", {{"Allow", "POST"}});
+      co_return;
+    }
+    if (exchange.request.query_param("soon")) {
+      if (interpreter) interpreter->expect_suspend();
+      co_await send_empty(exchange, 204, {{"Cache-Control", "no-store"}});
+      co_return;
+    }
+    if (interpreter) {
+      auto suspending = interpreter->suspend();
+      co_await std::move(suspending);
+    }
+    auto closing = server.close_connections(std::string(kHostListener), exchange.stream);
+    co_await std::move(closing);
+    co_await send_empty(exchange, 204, {{"Cache-Control", "no-store"}, {"Connection", "close"}});
+    exchange.stream.close();
+  }
+
+  // After a restore. The clock is the host's and needs nothing; that it is the server's, too, is
+  // checked, because tokens and timeouts depend on it.
+  net::Task<void> wake(net::Exchange& exchange) {
+    const auto body = co_await read_post(exchange);
+    if (!body) co_return;
+    auto request = parse_wake(*body);
+    if (!request.ok()) {
+      co_await send_plain_error(exchange, 400, request.error().message);
+      co_return;
+    }
+    check_clock(request->init.timestamp_ns);
+    apply(std::move(request->init), AgentState::Order::any);
+    if (request->hostname) {
+      const auto named = set_host_name(*request->hostname, options.host_files);
+      if (!named.ok())
+        logs.add(LogRing::Level::warn, "cannot set the host's name: " + named.error().message);
+    }
+    if (request->forked && interpreter) interpreter->forked(request->seed);
+    logs.add(LogRing::Level::info, request->forked ? "woken as a copy" : "woken");
+    auto running = run_hooks(io, reaper, logs, hooks_for(*request));
+    co_await std::move(running);
+    co_await send_empty(exchange, 204, {{"Cache-Control", "no-store"}});
+  }
+
+  void check_clock(std::optional<std::int64_t> server) {
+    if (!server) return;
+    const auto own = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                         std::chrono::system_clock::now().time_since_epoch())
+                         .count();
+    if (own - *server > kClockSlack || *server - own > kClockSlack)
+      logs.add(LogRing::Level::warn, "the clock of the sandbox is not the server's");
+  }
+
+  Hooks hooks_for(const WakeRequest& request) {
+    Hooks hooks;
+    hooks.directory =
+        options.hooks_directory + (request.forked ? "/after-fork.d" : "/after-resume.d");
+    std::map<std::string, std::string> told;
+    if (const auto id = state.internal_vars().find("E2B_SANDBOX_ID");
+        id != state.internal_vars().end())
+      told["ATOLL_SANDBOX_ID"] = id->second;
+    if (!request.seed.empty()) told["ATOLL_SEED"] = derive_seed(request.seed, "hooks");
+    auto root = lookup_user("root");
+    if (root.ok()) hooks.env = process_environment(state, options.path, *root, told);
+    return hooks;
   }
 
   // A sandbox whose interpreter cannot start still serves commands and files.

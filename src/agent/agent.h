@@ -48,6 +48,8 @@ struct AgentOptions {
   std::map<std::string, std::string> template_vars;  // of every process, unless something sets them
   std::string marker_directory = "/run/e2b";
   TrustStore trust_store;
+  std::string hooks_directory = "/etc/atoll";  // has after-fork.d and after-resume.d
+  std::string host_files;                      // where etc/hostname is; "" = the root
   InterpreterOptions interpreter;
 };
 

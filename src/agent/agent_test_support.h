@@ -38,6 +38,8 @@ class AgentTest : public ::testing::Test {
     options.path = "/usr/bin:/bin";
     options.marker_directory = scratch_ / "markers";
     options.trust_store = {scratch_ / "own/atoll.crt", scratch_ / "ssl/ca-certificates.crt"};
+    options.hooks_directory = scratch_ / "hooks";
+    options.host_files = scratch_.path();
     agent_ = std::make_unique<Agent>(io_, options);
     const auto started = agent_->start();
     ATOLL_CHECK(started.ok());

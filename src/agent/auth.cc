@@ -10,7 +10,8 @@ namespace atl::agent {
 bool is_exempt_from_token(std::string_view method, std::string_view path) {
   if (path == "/health") return method == "GET";
   if (path == "/files") return method == "GET" || method == "POST";
-  return (path == "/init" || path == "/warm") && method == "POST";
+  return (path == "/init" || path == "/warm" || path == "/suspend" || path == "/wake") &&
+         method == "POST";
 }
 
 bool is_token_accepted(const AgentState& state, const net::RequestHead& request) {
@@ -26,9 +27,9 @@ Result<void> check_basic_user(const net::RequestHead& request) {
 }
 
 bool is_control_plane_route(std::string_view path) {
-  static constexpr std::array<std::string_view, 9> kRoutes = {"/init",     "/warm",     "/logs",
-                                                              "/freeze",   "/unfreeze", "/collapse",
-                                                              "/fsfreeze", "/fsthaw",   "/upgrade"};
+  static constexpr std::array<std::string_view, 11> kRoutes = {
+      "/init",     "/warm",     "/suspend",  "/wake",   "/logs",   "/freeze",
+      "/unfreeze", "/collapse", "/fsfreeze", "/fsthaw", "/upgrade"};
   return std::find(kRoutes.begin(), kRoutes.end(), path) != kRoutes.end();
 }
 

@@ -12,8 +12,9 @@ namespace atl::agent {
 inline constexpr std::string_view kUnauthorized =
     "unauthorized access, please provide a valid access token or method signing if supported";
 
-// Routes that the token does not guard: /health, /init and /warm (guarded by where they are
-// reachable), and GET and POST /files, which also take signatures and check for themselves.
+// Routes that the token does not guard: /health, /init, /warm, /suspend and /wake (guarded by
+// where they are reachable), and GET and POST /files, which also take signatures and check for
+// themselves.
 bool is_exempt_from_token(std::string_view method, std::string_view path);
 
 // False: answer 401 with kUnauthorized.

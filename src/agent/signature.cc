@@ -1,8 +1,8 @@
 #include "agent/signature.h"
 
-#include "agent/sha256.h"
 #include "base/encoding.h"
 #include "base/ids.h"
+#include "base/sha256.h"
 
 namespace atl::agent {
 

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "agent/sha256.h"
 #include "base/encoding.h"
+#include "base/sha256.h"
 
 namespace atl::agent {
 namespace {

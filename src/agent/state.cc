@@ -173,9 +173,10 @@ Result<InitRequest> parse_init(std::string_view body) {
   return request;
 }
 
-bool AgentState::apply(InitRequest request) {
+bool AgentState::apply(InitRequest request, Order order) {
   if (request.timestamp_ns) {
-    if (last_timestamp_ns_ && *request.timestamp_ns <= *last_timestamp_ns_) return false;
+    if (order == Order::newer && last_timestamp_ns_ && *request.timestamp_ns <= *last_timestamp_ns_)
+      return false;
     last_timestamp_ns_ = request.timestamp_ns;
   }
   access_token_ = std::move(request.access_token);

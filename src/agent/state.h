@@ -47,8 +47,9 @@ class AgentState {
   explicit AgentState(std::string default_user = "root") : default_user_(std::move(default_user)) {}
 
   // Takes over the request; false if it is not newer than one applied before (then nothing
-  // changes).
-  bool apply(InitRequest request);
+  // changes). After a restore `any` is right: the clock may be another one.
+  enum class Order { newer, any };
+  bool apply(InitRequest request, Order order = Order::newer);
 
   // Empty = every request is allowed.
   const std::optional<std::string>& access_token() const { return access_token_; }

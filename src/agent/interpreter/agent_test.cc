@@ -20,6 +20,8 @@ class InterpreterAgentTest : public AgentTest {
     options.path = "/usr/bin:/bin";
     options.marker_directory = scratch_ / "markers";
     options.trust_store = {scratch_ / "own/atoll.crt", scratch_ / "ssl/ca-certificates.crt"};
+    options.hooks_directory = scratch_ / "hooks";
+    options.host_files = scratch_.path();
     options.interpreter.config = scratch_ / "interpreter.json";
     options.interpreter.port = 0;
     options.interpreter.kernels = ATOLL_INTERPRETER_TESTS "/kernels";

@@ -138,8 +138,16 @@ void Context::enqueue(std::shared_ptr<Run> run) {
   if (!std::exchange(working_, true)) asio::co_spawn(io_, work(shared_from_this()), asio::detached);
 }
 
+void Context::outlive_clients(Clock::duration time) {
+  outlives_until_ = Clock::now() + time;
+  if (current_) current_->outlive_client();
+  for (const auto& run : queue_) run->outlive_client();
+}
+
 void Context::abandon(const std::shared_ptr<Run>& run) {
+  if (Clock::now() < outlives_until_) run->outlive_client();
   run->abandon();
+  if (!run->abandoned()) return;
   std::erase(queue_, run);
   if (run == current_ && kernel_) kernel_->changed().notify();
 }

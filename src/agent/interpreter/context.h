@@ -45,7 +45,10 @@ class Context : public std::enable_shared_from_this<Context> {
   net::Task<Result<void>> warm(Clock::duration time);
 
   void enqueue(std::shared_ptr<Run> run);
-  // Its client went away: it is interrupted, or never run.
+  // What was asked for so far, and for as long as `time` from now, is done even if the clients who
+  // asked go away.
+  void outlive_clients(Clock::duration time);
+  // Its client went away: it is interrupted, or never run, unless it outlives its client.
   void abandon(const std::shared_ptr<Run>& run);
   // Ends the current run and the kernel, and waits for the next one.
   net::Task<Result<void>> restart();
@@ -76,6 +79,7 @@ class Context : public std::enable_shared_from_this<Context> {
   bool working_ = false;
   std::deque<std::shared_ptr<Run>> queue_;
   std::shared_ptr<Run> current_;
+  Clock::time_point outlives_until_{};
   std::string notice_;  // for the next run
   Event changed_;
 };

@@ -6,18 +6,21 @@
 #include <algorithm>
 
 #include "agent/log_ring.h"
+#include "agent/wake.h"
 #include "base/ids.h"
 
 namespace atl::agent::interpreter {
 namespace {
 
 constexpr std::chrono::seconds kWarmTime{5};
+constexpr std::chrono::seconds kSuspendTime{10};  // for the server, until it says `suspend`
 
 }  // namespace
 
 Interpreter::Interpreter(net::asio::io_context& io, AgentState& state, Reaper& reaper,
                          LogRing& logs, LauncherOptions options, std::vector<std::string> languages)
     : io_(io),
+      state_(state),
       languages_(std::move(languages)),
       launcher_(io, state, reaper, logs, std::move(options)) {
   for (const char* name : {"python", "javascript"}) (void)default_of(name);
@@ -49,6 +52,23 @@ net::Task<Result<void>> Interpreter::warm() {
   ATOLL_CO_TRY_ASSIGN(const auto context, default_of("python"));
   auto warming = context->warm(kWarmTime);
   co_return co_await std::move(warming);
+}
+
+void Interpreter::expect_suspend() {
+  for (const auto& context : contexts_) context->outlive_clients(kSuspendTime);
+}
+
+net::Task<void> Interpreter::suspend() {
+  for (const auto& context : contexts_) context->outlive_clients(Clock::duration::zero());
+  auto ending = launcher_.end_nursery();
+  co_await std::move(ending);
+}
+
+void Interpreter::forked(std::string_view seed) {
+  for (const auto& context : contexts_) {
+    if (context->has_kernel())
+      context->kernel()->send_forked(derive_seed(seed, context->spec().id), state_.internal_vars());
+  }
 }
 
 std::shared_ptr<Context> Interpreter::find(std::string_view id) const {

@@ -34,6 +34,15 @@ class Interpreter {
   // Waits until the kernel of the default Python context is warm. Errors: unavailable.
   net::Task<Result<void>> warm();
 
+  // Connections of clients are about to end because the sandbox is paused: runs outlive them.
+  void expect_suspend();
+  // Before the sandbox's memory is written: the nursery is ended, since it is the zygote's memory
+  // and has no state, and runs under way outlive their clients.
+  net::Task<void> suspend();
+  // This sandbox is a copy of another now: every kernel gets a seed of its own, and the variables
+  // that say whose it is.
+  void forked(std::string_view seed);
+
   const std::vector<std::shared_ptr<Context>>& contexts() const { return contexts_; }  // by age
   std::shared_ptr<Context> find(std::string_view id) const;  // null: there is none
   // The default of a language (normalised), made if need be. Errors: not_found for languages that
@@ -49,6 +58,7 @@ class Interpreter {
   void nursery_connected();
 
   net::asio::io_context& io_;
+  const AgentState& state_;
   std::vector<std::string> languages_;
   Launcher launcher_;
   bool initialised_ = false;

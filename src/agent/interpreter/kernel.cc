@@ -84,6 +84,11 @@ void Kernel::send_warm() {
   send("{\"op\":\"warm\"}\n");
 }
 
+void Kernel::send_forked(std::string_view seed,
+                         const std::map<std::string, std::string>& identity) {
+  send(forked_line(seed, identity));
+}
+
 void Kernel::execute(std::shared_ptr<Run> run, std::string notice) {
   if (dead_) return;
   ATOLL_CHECK(!run_);

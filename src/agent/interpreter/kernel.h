@@ -55,6 +55,9 @@ class Kernel : public std::enable_shared_from_this<Kernel> {
 
   void send_start(const std::vector<std::string>& env, std::string_view cwd);
   void send_warm();
+  // A copy of another's memory: it reseeds before its next run. `identity` becomes part of its
+  // variables.
+  void send_forked(std::string_view seed, const std::map<std::string, std::string>& identity);
   // Not while busy. `notice` is told to the client first.
   void execute(std::shared_ptr<Run> run, std::string notice);
   // SIGINT, during a run only.

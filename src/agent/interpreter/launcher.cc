@@ -55,6 +55,12 @@ void Launcher::listen(std::function<void()> connected) {
     log::warn("no nursery can connect", {{"error", listening.error().message}});
 }
 
+net::Task<void> Launcher::end_nursery() {
+  if (!nursery_) co_return;
+  auto ending = nursery_->end();
+  co_await std::move(ending);
+}
+
 Result<User> Launcher::user() const {
   auto found = lookup_user(options_.user);
   return found.ok() ? std::move(found) : lookup_user(state_.default_user());

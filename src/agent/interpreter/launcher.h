@@ -36,6 +36,9 @@ class Launcher {
   // Waits for a nursery from now on; `connected` is called when one comes.
   void listen(std::function<void()> connected);
 
+  // Ends the nursery, if there is one; another may come at any time. Kernels stay.
+  net::Task<void> end_nursery();
+
   // A kernel that has not been sent `start`. Errors: not_found (what is missing), others; the
   // message is for people.
   net::Task<Result<std::shared_ptr<Kernel>>> launch(const Language& language,

@@ -151,6 +151,17 @@ std::string start_line(const std::vector<std::string>& env, std::string_view cwd
   return out;
 }
 
+std::string forked_line(std::string_view seed, const std::map<std::string, std::string>& env) {
+  std::string out = R"({"op":"forked","seed":)" + json_quote(seed) + R"(,"env":{)";
+  bool first = true;
+  for (const auto& [name, value] : env) {
+    if (!first) out += ',';
+    first = false;
+    out += json_quote(name) + ":" + json_quote(value);
+  }
+  return out + "}}\n";
+}
+
 std::string TextJoin::add(std::string_view bytes) {
   std::string text = std::move(rest_);
   rest_.clear();

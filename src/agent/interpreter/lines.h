@@ -40,6 +40,9 @@ std::string json_quote(std::string_view utf8);
 // `{"op":"start",...}` with its line break. `env` is NAME=value.
 std::string start_line(const std::vector<std::string>& env, std::string_view cwd);
 
+// `{"op":"forked",...}` likewise.
+std::string forked_line(std::string_view seed, const std::map<std::string, std::string>& env);
+
 // Bytes of a pipe as text: a character whose bytes come in two reads is kept until it is whole.
 class TextJoin {
  public:

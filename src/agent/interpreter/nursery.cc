@@ -1,6 +1,8 @@
 #include "agent/interpreter/nursery.h"
 
+#include <signal.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,6 +10,7 @@
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <cerrno>
 #include <charconv>
 #include <cstddef>
@@ -22,6 +25,7 @@ namespace asio = net::asio;
 using Descriptor = asio::posix::stream_descriptor;
 constexpr auto kUse = asio::as_tuple(asio::use_awaitable);
 constexpr std::chrono::seconds kAnswerTime{5};
+constexpr std::chrono::seconds kEndTime{5};
 constexpr std::chrono::milliseconds kAdoptionTime{200};
 constexpr std::chrono::milliseconds kAdoptionLook{2};
 
@@ -56,6 +60,19 @@ Result<pid_t> read_answer(std::string_view answer) {
                     "the nursery answered: " + std::string(answer.substr(0, 200)));
 }
 
+// Whoever connected, whatever becomes of its number; none where the kernel cannot say.
+Fd peer_process(int socket) {
+#ifdef SO_PEERPIDFD
+  constexpr int kPeerPidfd = SO_PEERPIDFD;
+#else
+  constexpr int kPeerPidfd = 77;
+#endif
+  int process = -1;
+  socklen_t size = sizeof process;
+  if (::getsockopt(socket, SOL_SOCKET, kPeerPidfd, &process, &size) != 0) return Fd();
+  return Fd(process);
+}
+
 // Our own child, ended or not.
 bool is_child(pid_t pid) {
   siginfo_t info{};
@@ -84,6 +101,29 @@ struct Nursery::Impl : std::enable_shared_from_this<Nursery::Impl> {
     peer->close(ignored);
     peer.reset();
     changed.notify();
+  }
+
+  // The process is known by a descriptor only here: memory in files has no place for one.
+  static net::Task<void> end(std::shared_ptr<Impl> self) {
+    const std::shared_ptr<Descriptor> peer = self->peer;
+    if (!peer) co_return;
+    Fd process = peer_process(peer->native_handle());
+    self->drop();
+    // It ends when its socket does; one that a user has stopped does not.
+    if (!process || ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0) != 0)
+      co_return;
+    const auto gone = std::make_shared<Descriptor>(self->io, process.release());
+    asio::steady_timer deadline(self->io, kEndTime);
+    deadline.async_wait([gone](boost::system::error_code ec) {
+      boost::system::error_code ignored;
+      if (!ec && gone->is_open()) gone->cancel(ignored);
+    });
+    auto [ec] = co_await gone->async_wait(Descriptor::wait_read, kUse);
+    deadline.cancel();
+    boost::system::error_code ignored;  // closing cannot fail in a way that matters
+    gone->close(ignored);
+    if (ec) log::warn("the nursery does not end", {{"error", ec.message()}});
+    self->reaper.poll();
   }
 
   static net::Task<void> accept_loop(std::shared_ptr<Impl> self) {
@@ -181,6 +221,16 @@ Result<void> Nursery::listen(const std::string& name) {
 }
 
 bool Nursery::is_connected() const { return impl_->peer != nullptr; }
+
+net::Task<void> Nursery::end() {
+  const std::shared_ptr<Impl> self = impl_;
+  while (self->asking) {
+    auto turn = self->changed.wait();
+    co_await std::move(turn);
+  }
+  auto ending = Impl::end(self);
+  co_await std::move(ending);
+}
 
 net::Task<Result<pid_t>> Nursery::fork(Fd socket) {
   const std::shared_ptr<Impl> self = impl_;

@@ -4,6 +4,7 @@
 // makes the zygote fork a process into the sandbox; it connects as root, then gives that up. One
 // peer is kept at a time. A fork is one datagram with one descriptor, answered by one datagram, in
 // order. A peer that breaks the rules or does not answer is dropped: kernels are then started cold.
+// After `end` the next one is accepted, as after any other end of a peer.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -32,6 +33,8 @@ class Nursery {
   // A child of the agent whose descriptor 3 is `socket`. Errors: unavailable; the caller then
   // starts a kernel cold.
   net::Task<Result<pid_t>> fork(Fd socket);
+  // Ends the peer, after the fork under way, and waits until its process is gone.
+  net::Task<void> end();
 
  private:
   struct Impl;

@@ -36,8 +36,8 @@ PackageStamps::Stamps PackageStamps::look() const {
   for (const std::string& directory : directories) {
     struct stat st{};
     if (::stat(directory.c_str(), &st) != 0) continue;
-    out[directory] = {static_cast<long long>(st.st_ino), st.st_mtim.tv_sec, st.st_mtim.tv_nsec,
-                      st.st_ctim.tv_sec, st.st_ctim.tv_nsec};
+    // Not the inode: its number is another one when a restored sandbox lies over other layers.
+    out[directory] = {st.st_mtim.tv_sec, st.st_mtim.tv_nsec, st.st_ctim.tv_sec, st.st_ctim.tv_nsec};
   }
   return out;
 }

@@ -19,7 +19,7 @@ class PackageStamps {
   bool changed() const;
 
  private:
-  using Stamp = std::array<long long, 5>;
+  using Stamp = std::array<long long, 4>;
   using Stamps = std::map<std::string, Stamp>;
   Stamps look() const;
 

@@ -94,7 +94,7 @@ net::Task<Run::Batch> Run::next(Clock::duration patience) {
 }
 
 void Run::abandon() {
-  abandoned_ = true;
+  (outlives_ ? unheard_ : abandoned_) = true;
   out_.clear();
   changed_.notify();
   room_.notify();

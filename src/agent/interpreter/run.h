@@ -2,7 +2,8 @@
 //
 // The context drives it, the request takes batches of whole lines from it. A client that does not
 // read makes it congested, and the kernel is not read any more. After the client went away
-// (`abandon`) or a limit was passed, output is dropped and the context interrupts the kernel.
+// (`abandon`) or a limit was passed, output is dropped and the context interrupts the kernel. A run
+// that was under way when the sandbox was suspended (`outlive_client`) goes on without its client.
 #pragma once
 
 #include <string>
@@ -52,11 +53,13 @@ class Run {
   // Empty: there was nothing for `patience`.
   net::Task<Batch> next(Clock::duration patience);
   void abandon();
+  // From now on the end of its client is no reason to interrupt it.
+  void outlive_client() { outlives_ = true; }
   bool abandoned() const { return abandoned_; }
 
  private:
   void add(std::string_view lines);
-  bool drops() const { return ended_ || unwanted(); }
+  bool drops() const { return ended_ || unheard_ || unwanted(); }
 
   std::string request_;
   RunLimits limits_;
@@ -68,6 +71,8 @@ class Run {
   bool started_ = false;
   bool ended_ = false;
   bool abandoned_ = false;
+  bool outlives_ = false;
+  bool unheard_ = false;  // it outlived its client
   Event changed_;
   Event room_;
 };

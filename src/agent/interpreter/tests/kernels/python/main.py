@@ -41,6 +41,8 @@ class Runner:
             if op == "start":
                 self.start = self.message
                 self.say(type="ready")
+            elif op == "forked":
+                self.forked = self.message
             elif op == "warm":
                 self.warm = True
                 self.say(type="warmed")
@@ -126,6 +128,7 @@ class Runner:
             "session": lambda: os.getsid(0) == os.getpid(),
             "descriptors": lambda: sorted(int(n) for n in os.listdir("/proc/self/fd"))[:-1],
             "warm": lambda: hasattr(self, "warm"),
+            "forked": lambda: self.forked,
         }
         self.say(type="result", text="", json=values[text](), extra={}, is_main_result=True)
 
