@@ -23,12 +23,16 @@ std::string sha256_hex(std::string_view bytes) {
 }
 
 std::string hmac_sha256_hex(std::string_view key, std::string_view bytes) {
+  return hex_encode(hmac_sha256(key, bytes));
+}
+
+std::string hmac_sha256(std::string_view key, std::string_view bytes) {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned length = 0;
   const auto* data = reinterpret_cast<const unsigned char*>(bytes.data());
   ATOLL_CHECK(HMAC(EVP_sha256(), key.data(), int(key.size()), data, bytes.size(), digest,
                    &length) != nullptr);
-  return hex_of(digest, length);
+  return std::string(reinterpret_cast<const char*>(digest), length);
 }
 
 }  // namespace atl

@@ -80,6 +80,11 @@ TEST_F(MigrationTest, FirstVersion) {
   SandboxRecord changed = expected;
   changed.state = SandboxState::paused;
   changed.memory_kept = false;
+  changed.memory_tier = MemoryTier::dumped;
+  changed.memory_reason = "because";
+  changed.memory_bytes = 1ull << 40;
+  changed.snapshot_id = "s1";
+  changed.rollback_id = "s2";
   changed.boot_id = "another";
   ASSERT_TRUE((*store)->update_sandbox(changed).ok());
   EXPECT_EQ(**(*store)->find_sandbox(changed.id), changed);

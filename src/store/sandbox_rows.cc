@@ -41,6 +41,12 @@ void bind_sandbox(Use& use, const SandboxRecord& r) {
   use->bind(++i, r.start_command);
   use->bind(++i, r.default_user);
   use->bind(++i, r.mask_request_host);
+  use->bind(++i, to_string(r.memory_tier));
+  use->bind(++i, r.memory_reason);
+  use->bind(++i, std::int64_t(r.memory_bytes));
+  use->bind(++i, r.snapshot_id);
+  use->bind(++i, r.rollback_id);
+  use->bind(++i, r.hostname);
 }
 
 Result<SandboxRecord> read_sandbox(Use& use) {
@@ -78,6 +84,14 @@ Result<SandboxRecord> read_sandbox(Use& use) {
   r.start_command = use->text(27);
   r.default_user = use->text(28);
   r.mask_request_host = use->text(29);
+  const auto tier = parse_memory_tier(use->text(30));
+  if (!tier) return make_error(Errc::data_loss, "a sandbox in the store has a bad memory tier");
+  r.memory_tier = *tier;
+  r.memory_reason = use->text(31);
+  r.memory_bytes = std::uint64_t(use->integer(32));
+  r.snapshot_id = use->text(33);
+  r.rollback_id = use->text(34);
+  r.hostname = use->text(35);
   return r;
 }
 
@@ -120,6 +134,11 @@ Result<void> Store::write_update(const SandboxRecord& record) {
   use->bind(7, std::int64_t(record.auto_pause));
   use->bind(8, std::int64_t(record.memory_kept));
   use->bind(9, record.boot_id);
+  use->bind(10, to_string(record.memory_tier));
+  use->bind(11, record.memory_reason);
+  use->bind(12, std::int64_t(record.memory_bytes));
+  use->bind(13, record.snapshot_id);
+  use->bind(14, record.rollback_id);
   written_ = true;
   ATOLL_TRY(use->run());
   if (main_.changes() == 0)

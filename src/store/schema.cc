@@ -99,6 +99,80 @@ CREATE TABLE audit (
 ) STRICT;
 CREATE INDEX audit_by_age ON audit (at_ns);
 )sql",
+    // 3
+    R"sql(
+ALTER TABLE sandboxes ADD COLUMN memory_tier TEXT NOT NULL DEFAULT 'none';
+ALTER TABLE sandboxes ADD COLUMN memory_reason TEXT NOT NULL DEFAULT '';
+ALTER TABLE sandboxes ADD COLUMN memory_bytes INTEGER NOT NULL DEFAULT 0;
+)sql",
+    // 4
+    R"sql(
+ALTER TABLE sandboxes ADD COLUMN snapshot_id TEXT NOT NULL DEFAULT '';
+ALTER TABLE sandboxes ADD COLUMN rollback_id TEXT NOT NULL DEFAULT '';
+CREATE TABLE snapshots (
+  id TEXT PRIMARY KEY,
+  team_id TEXT NOT NULL REFERENCES teams (id) ON DELETE CASCADE,
+  template_id TEXT NOT NULL,
+  alias TEXT NOT NULL,
+  tag TEXT NOT NULL,
+  build_id TEXT NOT NULL,
+  state TEXT NOT NULL,
+  internal INTEGER NOT NULL,
+  memory INTEGER NOT NULL,
+  sandbox_id TEXT NOT NULL,
+  base TEXT NOT NULL,
+  created_ns INTEGER NOT NULL,
+  memory_bytes INTEGER NOT NULL,
+  disk_bytes INTEGER NOT NULL,
+  template_dir TEXT NOT NULL,
+  template_build TEXT NOT NULL,
+  envd_version TEXT NOT NULL,
+  boot_id TEXT NOT NULL,
+  start_command TEXT NOT NULL,
+  default_user TEXT NOT NULL,
+  envs TEXT NOT NULL,
+  agent_seq INTEGER NOT NULL,
+  cpu_count INTEGER NOT NULL,
+  memory_mb INTEGER NOT NULL,
+  disk_mb INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+)sql",
+    // 5
+    R"sql(
+ALTER TABLE sandboxes ADD COLUMN hostname TEXT NOT NULL DEFAULT 'e2b';
+)sql",
+    // 6
+    R"sql(
+CREATE TABLE sessions (
+  team TEXT NOT NULL,
+  key TEXT NOT NULL,
+  version TEXT NOT NULL,
+  ready INTEGER NOT NULL,
+  node TEXT NOT NULL,
+  claim TEXT NOT NULL,
+  lease_ns INTEGER NOT NULL,
+  sandbox_id TEXT NOT NULL,
+  options TEXT NOT NULL,
+  created_ns INTEGER NOT NULL,
+  used_ns INTEGER NOT NULL,
+  PRIMARY KEY (team, key)
+) STRICT, WITHOUT ROWID;
+)sql",
+    // 7
+    R"sql(
+CREATE TABLE providers (
+  team_id TEXT NOT NULL REFERENCES teams (id) ON DELETE CASCADE,
+  provider TEXT NOT NULL,
+  config TEXT NOT NULL,
+  secrets TEXT NOT NULL,
+  updated_ns INTEGER NOT NULL,
+  PRIMARY KEY (team_id, provider)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE active_providers (
+  team_id TEXT PRIMARY KEY REFERENCES teams (id) ON DELETE CASCADE,
+  provider TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+)sql",
 };
 constexpr int kSchemaVersion = int(std::size(kMigrations));
 

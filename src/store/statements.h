@@ -12,6 +12,9 @@ struct Store::Statements {
   Statement insert_metric, metrics, purge_metrics, forget_metrics;
   Statement insert_log, logs_forward, logs_backward, last_agent_seq, trim_logs, forget_logs;
   Statement insert_audit, audit, purge_audit;
+  Statement insert_snapshot, update_snapshot, delete_snapshot, list_snapshots;
+  Statement put_provider, find_provider, list_providers, delete_provider;
+  Statement set_active_provider, active_provider, clear_active_provider;
   Statement begin, commit, rollback;
 };
 

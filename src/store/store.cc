@@ -1,5 +1,10 @@
 #include "store/store.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
 #include "base/json.h"
 #include "store/schema.h"
 #include "store/statements.h"
@@ -13,7 +18,8 @@ constexpr const char* kSandboxColumns =
     "started_ns, end_ns, timeout_s, metadata, envs, network, secure, allow_public_traffic, "
     "auto_pause, "
     "auto_pause_memory, auto_resume, allow_internet, cpu_count, memory_mb, disk_mb, memory_kept, "
-    "start_command, default_user, mask_request_host";
+    "start_command, default_user, mask_request_host, memory_tier, memory_reason, memory_bytes, "
+    "snapshot_id, rollback_id, hostname";
 constexpr const char* kKeyColumns =
     "id, team_id, name, prefix, value_length, mask_prefix, mask_suffix, created_ns, last_used_ns";
 
@@ -37,8 +43,8 @@ Result<StringMap> map_from_json(const std::string& text) {
   return map;
 }
 
-Store::Store(Database main, Database maintenance)
-    : main_(std::move(main)), maintenance_(std::move(maintenance)) {}
+Store::Store(std::string path, Database main, Database maintenance)
+    : path_(std::move(path)), main_(std::move(main)), maintenance_(std::move(maintenance)) {}
 Store::~Store() = default;
 
 Result<std::unique_ptr<Store>> Store::open(const std::string& path) {
@@ -49,7 +55,7 @@ Result<std::unique_ptr<Store>> Store::open(const std::string& path) {
       main.exec("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON; "
                 "PRAGMA wal_autocheckpoint=0; PRAGMA trusted_schema=OFF;"));
   ATOLL_TRY_ASSIGN(Database maintenance, Database::open(path));
-  std::unique_ptr<Store> store(new Store(std::move(main), std::move(maintenance)));
+  std::unique_ptr<Store> store(new Store(path, std::move(main), std::move(maintenance)));
   ATOLL_TRY(migrate(store->main_));
   ATOLL_TRY(store->load_default_team());
   ATOLL_TRY(store->prepare());
@@ -97,12 +103,16 @@ Result<void> Store::prepare() {
   ATOLL_TRY_ASSIGN(s.touch_key, main_.prepare("UPDATE api_keys SET last_used_ns=?2 WHERE id=?1"));
   ATOLL_TRY_ASSIGN(
       s.insert_sandbox,
-      main_.prepare("INSERT INTO sandboxes (" + sandbox +
-                    ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
-  ATOLL_TRY_ASSIGN(s.update_sandbox,
-                   main_.prepare("UPDATE sandboxes SET state=?2, started_ns=?3, end_ns=?4, "
-                                 "network=?5, allow_internet=?6, auto_pause=?7, memory_kept=?8, "
-                                 "boot_id=?9 WHERE id=?1"));
+      main_.prepare(
+          "INSERT INTO sandboxes (" + sandbox +
+          ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
+  ATOLL_TRY_ASSIGN(
+      s.update_sandbox,
+      main_.prepare("UPDATE sandboxes SET state=?2, started_ns=?3, end_ns=?4, "
+                    "network=?5, allow_internet=?6, auto_pause=?7, memory_kept=?8, "
+                    "boot_id=?9, memory_tier=?10, memory_reason=?11, memory_bytes=?12, "
+                    "snapshot_id=?13, rollback_id=?14 "
+                    "WHERE id=?1"));
   ATOLL_TRY_ASSIGN(s.live_sandboxes,
                    main_.prepare("SELECT " + sandbox +
                                  " FROM sandboxes WHERE state<>'killed' ORDER BY created_ns, id"));
@@ -163,6 +173,37 @@ Result<void> Store::prepare() {
        "(?1='' OR team_id=?1) AND (?2='' OR subject=?2) AND at_ns>=?3 ORDER BY at_ns DESC, id DESC "
        "LIMIT ?4"},
       {&s.purge_audit, "DELETE FROM audit WHERE at_ns<?"},
+      {&s.insert_snapshot,
+       "INSERT INTO snapshots (id, team_id, template_id, alias, tag, build_id, state, internal, "
+       "memory, sandbox_id, base, created_ns, memory_bytes, disk_bytes, template_dir, "
+       "template_build, envd_version, boot_id, start_command, default_user, envs, agent_seq, "
+       "cpu_count, memory_mb, disk_mb) "
+       "VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"},
+      {&s.update_snapshot,
+       "UPDATE snapshots SET state=?2, base=?3, memory_bytes=?4, disk_bytes=?5 WHERE id=?1"},
+      {&s.delete_snapshot, "DELETE FROM snapshots WHERE id=?"},
+      {&s.list_snapshots,
+       "SELECT id, team_id, template_id, alias, tag, build_id, state, internal, memory, "
+       "sandbox_id, base, created_ns, memory_bytes, disk_bytes, template_dir, template_build, "
+       "envd_version, boot_id, start_command, default_user, envs, agent_seq, cpu_count, memory_mb, "
+       "disk_mb FROM snapshots ORDER BY created_ns, id"},
+      {&s.put_provider,
+       "INSERT INTO providers (team_id, provider, config, secrets, updated_ns) "
+       "VALUES (?1,?2,?3,?4,?5) ON CONFLICT (team_id, provider) DO UPDATE SET "
+       "config=excluded.config, secrets=excluded.secrets, updated_ns=excluded.updated_ns"},
+      {&s.find_provider,
+       "SELECT team_id, provider, config, secrets, updated_ns FROM providers WHERE team_id=? AND "
+       "provider=?"},
+      {&s.list_providers,
+       "SELECT team_id, provider, config, secrets, updated_ns FROM providers WHERE team_id=? "
+       "ORDER BY provider"},
+      {&s.delete_provider, "DELETE FROM providers WHERE team_id=? AND provider=?"},
+      {&s.set_active_provider,
+       "INSERT INTO active_providers (team_id, provider) VALUES (?1,?2) ON CONFLICT (team_id) DO "
+       "UPDATE SET provider=excluded.provider"},
+      {&s.active_provider, "SELECT provider FROM active_providers WHERE team_id=?"},
+      {&s.clear_active_provider,
+       "DELETE FROM active_providers WHERE team_id=?1 AND (?2='' OR provider=?2)"},
   });
 }
 
@@ -177,6 +218,21 @@ Result<void> Store::in_transaction(const std::function<Result<void>()>& body) {
   if (done.ok()) done = run(statements_->commit);
   if (!done.ok()) (void)run(statements_->rollback);  // the first error is the one to tell
   return done;
+}
+
+// SQLite keeps its locks on the other two files, so that this one may be opened and closed.
+Result<void> Store::sync() {
+  const std::size_t slash = path_.rfind('/');
+  const std::string dir = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
+  for (const std::string& path : {path_ + "-wal", dir}) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return errno_error("open " + path);
+    const int failed = ::fdatasync(fd);
+    const int error = errno;
+    ::close(fd);
+    if (failed != 0) return errno_error("sync " + path, error);
+  }
+  return {};
 }
 
 Result<bool> Store::checkpoint() {

@@ -2,8 +2,8 @@
 //
 // Thread-safe; every call takes a mutex, runs one short transaction and returns (tens of
 // microseconds: WAL without fsync per commit, and no checkpoint inside a request), so callers on
-// the I/O threads may call it directly. The exception is `checkpoint()`, which waits for the disk:
-// call it from a thread that may block.
+// the I/O threads may call it directly. The exceptions are `checkpoint()` and `sync()`, which wait
+// for the disk: call them from a thread that may block.
 //
 // Several processes may open the same file (the command line adds keys while the server runs).
 #pragma once
@@ -105,6 +105,24 @@ class Store {
   // Forgets killed sandboxes that ended before `before`, with their metrics and logs.
   Result<std::int64_t> purge_killed(Timestamp before);
 
+  // ---- snapshots ----
+  Result<void> insert_snapshot(const SnapshotRecord& record);
+  // Writes what changes: state, base, sizes. All of them or none; not_found if a row is missing.
+  Result<void> update_snapshots(const std::vector<SnapshotRecord>& records);
+  Result<void> delete_snapshot(const std::string& id);   // fine if it is not there
+  Result<std::vector<SnapshotRecord>> list_snapshots();  // all, oldest first
+
+  // ---- settings of providers, per team ----
+  Result<void> put_provider(const ProviderRecord& record);
+  Result<std::optional<ProviderRecord>> find_provider(const std::string& team_id,
+                                                      const std::string& provider);
+  Result<std::vector<ProviderRecord>> list_providers(const std::string& team_id);
+  // False: there were none. It is not the active one any more.
+  Result<bool> delete_provider(const std::string& team_id, const std::string& provider);
+  // Empty: none.
+  Result<void> set_active_provider(const std::string& team_id, const std::string& provider);
+  Result<std::string> active_provider(const std::string& team_id);
+
   // ---- metrics and logs of sandboxes ----
   Result<void> insert_metrics(const std::vector<Sample>& samples);
   // In time order; when there are more than `limit`, the newest.
@@ -129,10 +147,13 @@ class Store {
   // Moves the write-ahead log into the main file. Blocks on the disk. False: nothing was written
   // since the last time.
   Result<bool> checkpoint();
+  // All that was written before survives a power cut when this returns. Blocks on the disk.
+  Result<void> sync();
 
  private:
+  friend class SessionRows;
   struct Statements;
-  Store(Database main, Database maintenance);
+  Store(std::string path, Database main, Database maintenance);
   Result<void> prepare();
   Result<void> load_default_team();
   // These need mutex_.
@@ -144,6 +165,7 @@ class Store {
   Result<void> in_transaction(const std::function<Result<void>()>& body);
 
   std::mutex mutex_;  // guards all below up to the blank line
+  const std::string path_;
   Database main_;
   std::unique_ptr<Statements> statements_;
   std::unordered_map<std::string, Timestamp> touched_;
