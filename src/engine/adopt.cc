@@ -76,10 +76,10 @@ net::Task<void> Engine::adopt(store::SandboxRecord row, std::optional<runtime::L
                               std::shared_ptr<Gate> gate, std::shared_ptr<void> token) {
   auto entering = gate->enter(kLimit);
   auto pass = co_await std::move(entering);
-  const bool over = row.end_at <= options_.clock() && !row.auto_pause;
+  const AdoptionRow facts{row.state, row.memory_kept, row.memory_tier,
+                          row.end_at <= options_.clock() && !row.auto_pause};
   auto decision = decide_adoption(
-      row.state, row.memory_kept,
-      found ? std::optional<runtime::Condition>(found->condition) : std::nullopt, over);
+      facts, found ? std::optional<runtime::Condition>(found->condition) : std::nullopt);
   const SandboxId id = row.id;
   const Ipv4 address = found ? found->address : Ipv4{};
   log::debug("adopting", {{"sandbox", id.str()},
@@ -88,26 +88,62 @@ net::Task<void> Engine::adopt(store::SandboxRecord row, std::optional<runtime::L
   const auto sandbox = std::make_shared<Sandbox>(row);
   sandbox->policy = stored_policy(row);
   if (auto seq = store_.last_agent_seq(id, row.boot_id); seq.ok()) sandbox->agent_seq = *seq;
+  auto settling = settle(decision, row);
+  decision = co_await std::move(settling);
+  switch (decision) {
+    case Adoption::run:
+    case Adoption::init_and_run:
+    case Adoption::wake_and_run: {
+      auto running = adopt_running(sandbox, address);
+      co_await std::move(running);
+      if (decision == Adoption::run) tasks_.spawn("tell", tell_again(sandbox, gate));
+      break;
+    }
+    case Adoption::rest_frozen: {
+      auto asking = guarded(runtime_.usage(id));
+      if (auto usage = co_await std::move(asking); usage.ok())
+        sandbox->frozen_bytes = usage->memory_bytes;
+      adopt_paused(sandbox, address, store::MemoryTier::frozen);
+      break;
+    }
+    case Adoption::rest_dumped:
+      adopt_paused(sandbox, {}, store::MemoryTier::dumped);
+      break;
+    case Adoption::rest_disk:
+      adopt_paused(sandbox, {}, store::MemoryTier::none);
+      break;
+    default: {
+      auto burying = bury(std::move(row), decision == Adoption::lost);
+      co_await std::move(burying);
+    }
+  }
+}
 
+net::Task<Adoption> Engine::settle(Adoption decision, store::SandboxRecord row) {
+  const SandboxId id = row.id;
   if (decision == Adoption::thaw_and_run) {
     auto thawing = guarded(runtime_.thaw(id));
-    if (auto thawed = co_await std::move(thawing); !thawed.ok()) {
-      log::error("a frozen sandbox was not thawed",
-                 {{"sandbox", id.str()}, {"error", thawed.error().message}});
-      decision = Adoption::rest_frozen;
-    } else {
-      decision = Adoption::run;
-    }
+    auto thawed = co_await std::move(thawing);
+    if (thawed.ok()) co_return Adoption::run;
+    log::error("a frozen sandbox was not thawed",
+               {{"sandbox", id.str()}, {"error", thawed.error().message}});
+    co_return Adoption::rest_frozen;
+  }
+  if (decision == Adoption::wake_and_run) {
+    auto waking = guarded(wake_agent(row, false, options_.dial_deadline));
+    auto woken = co_await std::move(waking);
+    if (woken.ok()) co_return decision;
+    log::error("a sandbox whose memory came from files does not answer; it is paused",
+               {{"sandbox", id.str()}, {"error", woken.error().message}});
+    decision = Adoption::freeze;
   }
   if (decision == Adoption::freeze) {
     auto freezing = guarded(runtime_.freeze(id));
-    if (auto frozen = co_await std::move(freezing); !frozen.ok()) {
-      log::error("a paused sandbox was not frozen again",
-                 {{"sandbox", id.str()}, {"error", frozen.error().message}});
-      decision = Adoption::stop;
-    } else {
-      decision = Adoption::rest_frozen;
-    }
+    auto frozen = co_await std::move(freezing);
+    if (frozen.ok()) co_return Adoption::rest_frozen;
+    log::error("a paused sandbox was not frozen again",
+               {{"sandbox", id.str()}, {"error", frozen.error().message}});
+    decision = Adoption::stop;
   }
   if (decision == Adoption::init_and_run) {
     auto telling = guarded(init_agent(row, options_.dial_deadline));
@@ -121,25 +157,7 @@ net::Task<void> Engine::adopt(store::SandboxRecord row, std::optional<runtime::L
     }
     decision = Adoption::rest_disk;
   }
-  switch (decision) {
-    case Adoption::run:
-    case Adoption::init_and_run: {
-      auto running = adopt_running(sandbox, address);
-      co_await std::move(running);
-      if (decision == Adoption::run) tasks_.spawn("tell", tell_again(sandbox, gate));
-      break;
-    }
-    case Adoption::rest_frozen:
-      adopt_paused(sandbox, address, true);
-      break;
-    case Adoption::rest_disk:
-      adopt_paused(sandbox, {}, false);
-      break;
-    default: {
-      auto burying = bury(std::move(row), decision == Adoption::lost);
-      co_await std::move(burying);
-    }
-  }
+  co_return decision;
 }
 
 // The policy first, then the route.
@@ -156,10 +174,12 @@ net::Task<void> Engine::adopt_running(SandboxPtr sandbox, Ipv4 address) {
   std::lock_guard lock(mutex_);
   store::SandboxRecord& record = sandbox->record;
   if (record.state == SandboxState::pausing) set_state_locked(*sandbox, Event::pause_failed);
+  if (record.state == SandboxState::snapshotting) set_state_locked(*sandbox, Event::snapshotted);
   if (record.state == SandboxState::resuming) {
     record.started_at = cut_to_micros(options_.clock());
     set_state_locked(*sandbox, Event::resumed);
   }
+  set_rest_locked(*sandbox, Rested{});
   save_locked(*sandbox);
   sandboxes_.emplace(id, sandbox);
   ++counts_.adopted;
@@ -173,11 +193,13 @@ net::Task<void> Engine::tell_again(SandboxPtr sandbox, std::shared_ptr<Gate> gat
   auto pass = co_await std::move(entering);
   std::unique_lock lock(mutex_);
   store::SandboxRecord record = sandbox->record;
-  lock.unlock();
   if (record.state != SandboxState::running) co_return;
+  ++sandbox->talks;
+  lock.unlock();
   auto telling = guarded(init_agent(record, options_.dial_deadline));
   auto told = co_await std::move(telling);
   lock.lock();
+  --sandbox->talks;
   if (told.ok() || sandbox->record.state != SandboxState::running) co_return;
   // It may be busy: whoever uses it finds out, and can kill it.
   log::warn("the agent of an adopted sandbox does not answer",
@@ -185,8 +207,9 @@ net::Task<void> Engine::tell_again(SandboxPtr sandbox, std::shared_ptr<Gate> gat
   note(*sandbox, store::LogLevel::warn, "the agent of the sandbox does not answer");
 }
 
-void Engine::adopt_paused(const SandboxPtr& sandbox, Ipv4 address, bool memory_kept) {
-  if (memory_kept) set_address(*sandbox, address);
+void Engine::adopt_paused(const SandboxPtr& sandbox, Ipv4 address, store::MemoryTier tier) {
+  const bool memory_kept = tier != store::MemoryTier::none;
+  if (tier == store::MemoryTier::frozen) set_address(*sandbox, address);
   std::lock_guard lock(mutex_);
   store::SandboxRecord& record = sandbox->record;
   if (record.state != SandboxState::paused) record.end_at = cut_to_micros(options_.clock());
@@ -197,15 +220,26 @@ void Engine::adopt_paused(const SandboxPtr& sandbox, Ipv4 address, bool memory_k
            "the processes of the sandbox ended while the server was away; its disk is kept");
     }
   }
-  if (record.state == SandboxState::pausing) set_state_locked(*sandbox, Event::paused);
+  if (record.state == SandboxState::pausing || record.state == SandboxState::snapshotting)
+    set_state_locked(*sandbox, Event::paused);
   if (record.state == SandboxState::resuming) set_state_locked(*sandbox, Event::resume_failed);
   record.memory_kept = memory_kept;
+  if (tier == store::MemoryTier::frozen) {
+    // What was refused before is tried again: this program or CRIU may be another.
+    set_rest_locked(*sandbox, {tier, memory_.durable ? std::string() : memory_.reason, 0,
+                               options_.keep_frozen});
+    sandbox->frozen_at = record.end_at;
+  } else {
+    if (tier != record.memory_tier) record.memory_bytes = 0;
+    record.memory_tier = tier;
+    record.memory_reason.clear();
+  }
   save_locked(*sandbox);
   sandboxes_.emplace(record.id, sandbox);
   ++counts_.adopted;
   log::info("sandbox adopted", {{"sandbox", record.id.str()},
                                 {"state", "paused"},
-                                {"kept", memory_kept ? "memory" : "disk only"}});
+                                {"kept", memory_kept ? store::to_string(tier) : "disk only"}});
 }
 
 net::Task<void> Engine::bury(store::SandboxRecord row, bool lost) {

@@ -6,6 +6,9 @@ namespace {
 using runtime::Condition;
 using store::SandboxState;
 
+// Memory in files is always what is kept, whatever the row says: it is written whole or not at all,
+// and used up by a restore before the first process runs; a row may be older after a power cut.
+
 // A running sandbox, or one that is as good as running.
 Adoption of_running(Condition found, bool over) {
   switch (found) {
@@ -16,6 +19,8 @@ Adoption of_running(Condition found, bool over) {
     case Condition::dead:
       // The host was restarted, or its agent ended unseen: the files are still there.
       return over ? Adoption::remove : Adoption::rest_disk;
+    case Condition::dumped:
+      return Adoption::rest_dumped;
     case Condition::leftover:
       break;
   }
@@ -31,6 +36,8 @@ Adoption of_frozen(Condition found, Adoption if_running) {
       return Adoption::rest_frozen;
     case Condition::dead:
       return Adoption::rest_disk;
+    case Condition::dumped:
+      return Adoption::rest_dumped;
     case Condition::leftover:
       break;
   }
@@ -45,6 +52,8 @@ Adoption of_stopped(Condition found) {
       return Adoption::stop;
     case Condition::dead:
       return Adoption::rest_disk;
+    case Condition::dumped:
+      return Adoption::rest_dumped;
     case Condition::leftover:
       break;
   }
@@ -61,8 +70,12 @@ std::string_view to_string(Adoption adoption) {
       return "thaw_and_run";
     case Adoption::init_and_run:
       return "init_and_run";
+    case Adoption::wake_and_run:
+      return "wake_and_run";
     case Adoption::rest_frozen:
       return "rest_frozen";
+    case Adoption::rest_dumped:
+      return "rest_dumped";
     case Adoption::freeze:
       return "freeze";
     case Adoption::rest_disk:
@@ -77,21 +90,23 @@ std::string_view to_string(Adoption adoption) {
   return "unknown";
 }
 
-Adoption decide_adoption(SandboxState state, bool memory_kept, std::optional<Condition> found,
-                         bool over) {
-  if (state == SandboxState::creating || state == SandboxState::killing ||
-      state == SandboxState::killed)
+Adoption decide_adoption(const AdoptionRow& row, std::optional<Condition> found) {
+  if (row.state == SandboxState::creating || row.state == SandboxState::killing ||
+      row.state == SandboxState::killed)
     return Adoption::remove;
   if (!found) return Adoption::lost;
-  switch (state) {
+  switch (row.state) {
     case SandboxState::running:
-      return of_running(*found, over);
+    case SandboxState::snapshotting:
+      return of_running(*found, row.over);
     case SandboxState::pausing:
-      return memory_kept ? of_frozen(*found, Adoption::run) : of_stopped(*found);
+      return row.memory_kept ? of_frozen(*found, Adoption::run) : of_stopped(*found);
     case SandboxState::paused:
-      return memory_kept ? of_frozen(*found, Adoption::freeze) : of_stopped(*found);
+      return row.memory_kept ? of_frozen(*found, Adoption::freeze) : of_stopped(*found);
     case SandboxState::resuming:
-      return of_frozen(*found, memory_kept ? Adoption::run : Adoption::init_and_run);
+      if (!row.memory_kept) return of_frozen(*found, Adoption::init_and_run);
+      return of_frozen(
+          *found, row.tier == store::MemoryTier::dumped ? Adoption::wake_and_run : Adoption::run);
     default:
       return Adoption::lost;
   }

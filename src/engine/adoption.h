@@ -19,7 +19,10 @@ enum class Adoption : std::uint8_t {
   run,           // it runs and knows who it is
   thaw_and_run,  // it should run and is frozen
   init_and_run,  // it runs, but may never have been told who it is: only if its agent takes that
-  rest_frozen,   // paused with its memory
+  wake_and_run,  // its memory came back from files, but it may never have been told: if its agent
+                 // does not take that, it is frozen
+  rest_frozen,   // paused with its memory in RAM
+  rest_dumped,   // paused with its memory in files
   freeze,        // should be frozen, is not: freeze it, then paused with its memory
   rest_disk,     // paused, only its disk is left
   stop,          // processes to end; then paused, only its disk is left
@@ -29,9 +32,15 @@ enum class Adoption : std::uint8_t {
 
 std::string_view to_string(Adoption adoption);
 
-// `found`: nullopt when the runtime has nothing of that id. `over`: its end is past and it is not
-// to be paused then.
-Adoption decide_adoption(store::SandboxState state, bool memory_kept,
-                         std::optional<runtime::Condition> found, bool over);
+// What of a row matters here.
+struct AdoptionRow {
+  store::SandboxState state = store::SandboxState::running;
+  bool memory_kept = true;
+  store::MemoryTier tier = store::MemoryTier::none;
+  bool over = false;  // its end is past and it is not to be paused then
+};
+
+// `found`: nullopt when the runtime has nothing of that id.
+Adoption decide_adoption(const AdoptionRow& row, std::optional<runtime::Condition> found);
 
 }  // namespace atl::engine

@@ -21,33 +21,51 @@ using C = Condition;
 using A = Adoption;
 
 TEST(AdoptionTable, EveryCase) {
+  using T = store::MemoryTier;
   struct Row {
     S state;
     bool memory;
-    // By condition: nothing, running, frozen, dead, leftover.
-    A expected[5];
+    T tier;
+    // By condition: nothing, running, frozen, dead, dumped, leftover.
+    A expected[6];
+  };
+  constexpr A gone = A::lost;
+  constexpr A disk = A::rest_disk;
+  constexpr A frozen = A::rest_frozen;
+  constexpr A dumped = A::rest_dumped;
+  constexpr A none[6] = {A::remove, A::remove, A::remove, A::remove, A::remove, A::remove};
+  const auto removed = [&](S state) {
+    return Row{state, true, T::none, {none[0], none[1], none[2], none[3], none[4], none[5]}};
   };
   const Row rows[] = {
-      {S::creating, true, {A::remove, A::remove, A::remove, A::remove, A::remove}},
-      {S::running, true, {A::lost, A::run, A::thaw_and_run, A::rest_disk, A::lost}},
-      {S::pausing, true, {A::lost, A::run, A::rest_frozen, A::rest_disk, A::lost}},
-      {S::pausing, false, {A::lost, A::stop, A::stop, A::rest_disk, A::lost}},
-      {S::paused, true, {A::lost, A::freeze, A::rest_frozen, A::rest_disk, A::lost}},
-      {S::paused, false, {A::lost, A::stop, A::stop, A::rest_disk, A::lost}},
-      {S::resuming, true, {A::lost, A::run, A::rest_frozen, A::rest_disk, A::lost}},
-      {S::resuming, false, {A::lost, A::init_and_run, A::rest_frozen, A::rest_disk, A::lost}},
-      {S::killing, true, {A::remove, A::remove, A::remove, A::remove, A::remove}},
-      {S::killed, true, {A::remove, A::remove, A::remove, A::remove, A::remove}},
+      removed(S::creating),
+      removed(S::killing),
+      removed(S::killed),
+      {S::running, true, T::none, {gone, A::run, A::thaw_and_run, disk, dumped, gone}},
+      {S::snapshotting, true, T::none, {gone, A::run, A::thaw_and_run, disk, dumped, gone}},
+      {S::pausing, true, T::none, {gone, A::run, frozen, disk, dumped, gone}},
+      {S::pausing, false, T::none, {gone, A::stop, A::stop, disk, dumped, gone}},
+      {S::paused, true, T::frozen, {gone, A::freeze, frozen, disk, dumped, gone}},
+      {S::paused, true, T::dumped, {gone, A::freeze, frozen, disk, dumped, gone}},
+      {S::paused, false, T::none, {gone, A::stop, A::stop, disk, dumped, gone}},
+      {S::resuming, true, T::frozen, {gone, A::run, frozen, disk, dumped, gone}},
+      {S::resuming, true, T::dumped, {gone, A::wake_and_run, frozen, disk, dumped, gone}},
+      {S::resuming, false, T::none, {gone, A::init_and_run, frozen, disk, dumped, gone}},
+      {S::resuming, false, T::frozen, {gone, A::init_and_run, frozen, disk, dumped, gone}},
+      {S::resuming, false, T::dumped, {gone, A::init_and_run, frozen, disk, dumped, gone}},
   };
-  const std::optional<C> conditions[] = {std::nullopt, C::running, C::frozen, C::dead, C::leftover};
+  const std::optional<C> conditions[] = {std::nullopt, C::running, C::frozen,
+                                         C::dead,      C::dumped,  C::leftover};
   for (const Row& row : rows) {
-    for (int i = 0; i < 5; ++i) {
-      EXPECT_EQ(decide_adoption(row.state, row.memory, conditions[i], false), row.expected[i])
-          << store::to_string(row.state) << " memory " << row.memory << " condition " << i << ": "
-          << to_string(decide_adoption(row.state, row.memory, conditions[i], false));
+    for (int i = 0; i < 6; ++i) {
+      const A decided = decide_adoption({row.state, row.memory, row.tier, false}, conditions[i]);
+      EXPECT_EQ(decided, row.expected[i])
+          << store::to_string(row.state) << " memory " << row.memory << " tier "
+          << store::to_string(row.tier) << " condition " << i << ": " << to_string(decided);
     }
   }
-  EXPECT_EQ(decide_adoption(S::running, true, C::dead, true), A::remove) << "its time is over";
+  EXPECT_EQ(decide_adoption({S::running, true, T::none, true}, C::dead), A::remove)
+      << "its time is over";
 }
 
 SandboxId make(Fixture& f, const std::function<void(CreateCommand&)>& change = {}) {

@@ -1,6 +1,7 @@
 #include "engine/agent_client.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/json.h"
 #include "net/http.h"
@@ -58,9 +59,7 @@ std::optional<AgentLogs::Entry> parse_entry(const json::value& value, Timestamp 
   return entry;
 }
 
-}  // namespace
-
-std::string encode(const AgentInit& init) {
+json::object to_object(const AgentInit& init) {
   json::object envs;
   for (const auto& [name, value] : init.envs) envs[name] = value;
   json::object body;
@@ -74,27 +73,76 @@ std::string encode(const AgentInit& init) {
   body["timestamp"] = to_rfc3339(init.timestamp);
   if (!init.start_command.empty()) body["startCommand"] = init.start_command;
   if (!init.ca_bundle.empty()) body["caBundle"] = init.ca_bundle;
-  return json::serialize(body);
+  return body;
 }
 
-net::Task<Result<void>> send_init(std::unique_ptr<net::Stream> stream, AgentInit init,
-                                  std::chrono::milliseconds limit) {
+// Of a request whose answer is 204.
+enum class Then : std::uint8_t { done, wait_for_end };
+net::Task<Result<void>> post(std::unique_ptr<net::Stream> stream, std::string path,
+                             std::string body, std::chrono::milliseconds limit,
+                             Then then = Then::done) {
   stream->set_read_timeout(limit);
   stream->set_write_timeout(limit);
   net::HttpClient client(std::move(stream));
   net::RequestHead head;
   head.method = "POST";
-  head.target = "/init";
-  head.headers.add("Content-Type", "application/json");
-  auto request = client.request(std::move(head), encode(init), kAnswerLimit);
+  head.target = path;
+  if (!body.empty()) head.headers.add("Content-Type", "application/json");
+  auto request = client.request(std::move(head), std::move(body), kAnswerLimit);
   auto answer = co_await std::move(request);
-  if (!answer.ok()) co_return std::move(answer).error().with("init of the agent");
-  if (answer->head.status != 204) {
-    co_return make_error(Errc::internal, "init of the agent: it answered " +
-                                             std::to_string(answer->head.status) + " " +
-                                             excerpt(answer->body));
+  const std::string what = path.substr(1) + " of the agent";
+  if (!answer.ok()) co_return std::move(answer).error().with(what);
+  const int status = answer->head.status;
+  if (status == 204) {
+    std::array<char, 64> rest{};
+    while (then == Then::wait_for_end) {
+      auto reading = client.stream().read_some(rest);
+      auto n = co_await std::move(reading);
+      if (!n.ok() && n.error().code == Errc::deadline_exceeded)
+        co_return std::move(n).error().with(what + ": it keeps the connection");
+      if (!n.ok() || *n == 0) break;
+    }
+    co_return Result<void>();
   }
-  co_return Result<void>();
+  co_return make_error(
+      status == 404 ? Errc::unimplemented : Errc::internal,
+      what + ": it answered " + std::to_string(status) + " " + excerpt(answer->body));
+}
+
+}  // namespace
+
+std::string encode(const AgentInit& init) { return json::serialize(to_object(init)); }
+
+std::string encode(const AgentWake& wake) {
+  json::object body = to_object(wake.init);
+  body["forked"] = wake.forked;
+  if (!wake.seed.empty()) body["seed"] = wake.seed;
+  if (!wake.hostname.empty()) body["hostname"] = wake.hostname;
+  return json::serialize(body);
+}
+
+net::Task<Result<void>> send_init(std::unique_ptr<net::Stream> stream, AgentInit init,
+                                  std::chrono::milliseconds limit) {
+  auto posting = post(std::move(stream), "/init", encode(init), limit);
+  co_return co_await std::move(posting);
+}
+
+net::Task<Result<void>> send_suspend(std::unique_ptr<net::Stream> stream,
+                                     std::chrono::milliseconds limit) {
+  auto posting = post(std::move(stream), "/suspend", {}, limit, Then::wait_for_end);
+  co_return co_await std::move(posting);
+}
+
+net::Task<Result<void>> announce_suspend(std::unique_ptr<net::Stream> stream,
+                                         std::chrono::milliseconds limit) {
+  auto posting = post(std::move(stream), "/suspend?soon=1", {}, limit);
+  co_return co_await std::move(posting);
+}
+
+net::Task<Result<void>> send_wake(std::unique_ptr<net::Stream> stream, AgentWake wake,
+                                  std::chrono::milliseconds limit) {
+  auto posting = post(std::move(stream), "/wake", encode(wake), limit);
+  co_return co_await std::move(posting);
 }
 
 net::Task<Result<void>> ask_health(std::unique_ptr<net::Stream> stream,

@@ -34,6 +34,31 @@ std::string encode(const AgentInit& init);
 net::Task<Result<void>> send_init(std::unique_ptr<net::Stream> stream, AgentInit init,
                                   std::chrono::milliseconds limit);
 
+// POST /suspend: it closes every connection from outside and keeps no process that has no state.
+// Answers when this connection, the last one, has ended too.
+// unimplemented: an agent of an earlier version.
+net::Task<Result<void>> send_suspend(std::unique_ptr<net::Stream> stream,
+                                     std::chrono::milliseconds limit);
+
+// POST /suspend?soon=1: that will follow; clients that leave from now on have not gone for good.
+net::Task<Result<void>> announce_suspend(std::unique_ptr<net::Stream> stream,
+                                         std::chrono::milliseconds limit);
+
+// The first request after its memory came back from files. Forked: its memory is a copy of another
+// sandbox's.
+struct AgentWake {
+  AgentInit init;
+  bool forked = false;
+  std::string seed;      // 64 hex digits, with `forked`
+  std::string hostname;  // with `forked`; empty: as it is
+};
+
+std::string encode(const AgentWake& wake);
+
+// POST /wake, within `limit`. Anything but 204 is an error.
+net::Task<Result<void>> send_wake(std::unique_ptr<net::Stream> stream, AgentWake wake,
+                                  std::chrono::milliseconds limit);
+
 // GET /health: does it answer?
 net::Task<Result<void>> ask_health(std::unique_ptr<net::Stream> stream,
                                    std::chrono::milliseconds limit);

@@ -2,6 +2,8 @@
 // same for a new sandbox and for one that comes back from its disk.
 #include <fmt/format.h>
 
+#include <boost/asio/post.hpp>
+
 #include "base/log.h"
 #include "engine/agent_client.h"
 #include "engine/sandbox.h"
@@ -12,7 +14,8 @@ namespace {
 constexpr std::chrono::milliseconds kWarmLimit{5'000};     // then the agent starts kernels cold
 constexpr std::chrono::milliseconds kHandOutLimit{5'000};  // then the next one is tried
 
-// "range=40 disk.image=120 …": where the time of a launch went, in microseconds.
+}  // namespace
+
 std::string step_times(const std::vector<runtime::StepTime>& steps) {
   std::string out;
   for (const auto& [step, took] : steps) {
@@ -21,8 +24,6 @@ std::string step_times(const std::vector<runtime::StepTime>& steps) {
   }
   return out;
 }
-
-}  // namespace
 
 Error no_such_sandbox(const SandboxId& id) {
   return make_error(Errc::not_found,
@@ -48,20 +49,25 @@ std::string milliseconds_between(Timestamp from, Timestamp to) {
   return fmt::format("{:.1f}", std::chrono::duration<double, std::milli>(to - from).count());
 }
 
-net::Task<Result<void>> Engine::boot(SandboxPtr sandbox, store::SandboxRecord record,
-                                     runtime::Disk disk) {
+runtime::SandboxSpec Engine::spec_of(const Sandbox& sandbox,
+                                     const store::SandboxRecord& record) const {
   runtime::SandboxSpec spec{.id = record.id};
   spec.template_id = record.template_dir;
+  spec.hostname = record.hostname;
   spec.boot_id = record.boot_id;
   spec.limits.memory_bytes = std::uint64_t(record.memory_mb) << 20;
   spec.limits.cpu_millis = record.cpu_count * 1000;
   spec.limits.disk_bytes = std::uint64_t(record.disk_mb) << 20;
   spec.limits.pids = options_.max_pids;
+  std::lock_guard lock(mutex_);
+  spec.network = egress::for_kernel(sandbox.policy);
+  return spec;
+}
+
+net::Task<Result<void>> Engine::boot(SandboxPtr sandbox, store::SandboxRecord record,
+                                     runtime::Disk disk) {
+  runtime::SandboxSpec spec = spec_of(*sandbox, record);
   spec.disk = disk;
-  {
-    std::lock_guard lock(mutex_);
-    spec.network = egress::for_kernel(sandbox->policy);
-  }
   auto making = runtime_.create(std::move(spec));
   auto created = co_await std::move(making);
   if (!created.ok()) co_return std::move(created).error().with("start sandbox " + record.id.str());
@@ -90,6 +96,10 @@ net::Task<Result<void>> Engine::hand_out(SandboxPtr sandbox, store::SandboxRecor
     auto setting = runtime_.set_network(record.id, std::move(network));
     ATOLL_CO_TRY(co_await std::move(setting));
   }
+  if (record.memory_mb != entry.memory_mb) {
+    auto limiting = runtime_.set_memory(record.id, std::uint64_t(record.memory_mb) << 20);
+    ATOLL_CO_TRY(co_await std::move(limiting));
+  }
   set_address(*sandbox, entry.address);
   std::shared_ptr<Completion> warming;
   if (entry.tier == Tier::skeleton) warming = pool_.warm(record.id, record.template_dir);
@@ -102,8 +112,7 @@ net::Task<Result<void>> Engine::hand_out(SandboxPtr sandbox, store::SandboxRecor
   co_return Result<void>();
 }
 
-net::Task<Result<void>> Engine::init_agent(store::SandboxRecord record,
-                                           std::chrono::milliseconds limit) {
+AgentInit Engine::init_of(const store::SandboxRecord& record) const {
   AgentInit init;
   init.sandbox_id = record.id.str();
   init.template_id = record.template_id;
@@ -115,10 +124,30 @@ net::Task<Result<void>> Engine::init_agent(store::SandboxRecord record,
   init.timestamp = now();
   init.start_command = record.start_command;
   init.ca_bundle = options_.ca_bundle;
+  return init;
+}
+
+net::Task<Result<void>> Engine::init_agent(store::SandboxRecord record,
+                                           std::chrono::milliseconds limit) {
   auto dial = dial_agent(record.id);
   ATOLL_CO_TRY_ASSIGN(auto stream, co_await std::move(dial));
-  auto sent = send_init(std::move(stream), std::move(init), limit);
+  auto sent = send_init(std::move(stream), init_of(record), limit);
   co_return co_await std::move(sent);
+}
+
+net::Task<Result<void>> Engine::wake_agent(store::SandboxRecord record, bool forked,
+                                           std::chrono::milliseconds limit) {
+  AgentWake wake{.init = init_of(record), .forked = forked, .seed = {}, .hostname = {}};
+  if (forked) {
+    wake.seed = random_hex(32);
+    wake.hostname = record.hostname;
+  }
+  auto dial = dial_agent(record.id);
+  ATOLL_CO_TRY_ASSIGN(auto stream, co_await std::move(dial));
+  auto telling = send_wake(std::move(stream), std::move(wake), limit);
+  ATOLL_CO_TRY(co_await std::move(telling));
+  auto asking = check_agent(std::move(record.id));
+  co_return co_await std::move(asking);
 }
 
 net::Task<Result<void>> Engine::check_agent(SandboxId id) {
@@ -142,6 +171,10 @@ void Engine::clear_address(Sandbox& sandbox) {
 
 void Engine::go_live_locked(Sandbox& sandbox) {
   const store::SandboxRecord& record = sandbox.record;
+  if (sandbox.route && sandbox.route->held()) {
+    // What stood still over it led to connections that are gone.
+    net::asio::post(io_, [old = std::exchange(sandbox.route, nullptr)] { old->die(); });
+  }
   if (!sandbox.route) {  // a frozen sandbox may have kept its route, with its connections
     sandbox.route = std::make_shared<Route>(RouteSpec{
         .id = record.id,
@@ -151,7 +184,8 @@ void Engine::go_live_locked(Sandbox& sandbox) {
                              : std::optional<std::string>(tokens_.traffic_token(record.id)),
         .mask_request_host = record.mask_request_host,
         .max_connections = options_.max_connections_per_sandbox,
-        .https_ports = https_ports_of(record.network)});
+        .https_ports = https_ports_of(record.network),
+        .last_use = sandbox.last_use});
   }
   routes_.add(sandbox.route);
   expiry_.set(record.id, record.end_at);

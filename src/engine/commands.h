@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "store/records.h"
+#include "templates/reference.h"
 
 namespace atl::engine {
 
@@ -32,6 +33,7 @@ struct CreateCommand {
   Caller caller;
   std::string template_reference = "base";
   std::chrono::seconds timeout{15};
+  std::optional<std::uint32_t> memory_mb;  // instead of the template's; not of a snapshot
   StringMap metadata;
   StringMap envs;
   bool secure = false;
@@ -99,6 +101,41 @@ struct ListQuery {
   std::optional<Cursor> after;
   std::size_t limit = 0;  // 0: everything
 };
+
+struct SnapshotCommand {
+  Caller caller;
+  SandboxId id;
+  std::string name;    // `[team/]alias[:tag]`; empty: none
+  bool memory = true;  // false: only the disk; sandboxes made from it boot
+};
+
+struct SnapshotInfo {
+  store::SnapshotRecord record;
+  std::vector<std::string> names;                         // "team/alias:tag"; empty: it has none
+  std::optional<std::chrono::microseconds> source_pause;  // how long the sandbox stood still
+};
+
+struct SnapshotQuery {
+  std::string team_id;
+  std::optional<std::string> sandbox_id;  // of which it was made
+  std::optional<templates::Reference> name;
+  std::optional<Cursor> after;  // by creation, newest first
+  std::size_t limit = 0;        // 0: everything
+};
+
+struct SnapshotPage {
+  std::vector<store::SnapshotRecord> items;
+  bool more = false;
+};
+
+struct ForkCommand {
+  Caller caller;
+  SandboxId id;
+  std::chrono::seconds timeout{15};
+  std::int64_t count = 1;
+};
+inline constexpr std::uint32_t kMinMemoryMb = 64;
+inline constexpr std::int64_t kMaxForks = 100;
 
 struct Connected {
   SandboxInfo info;

@@ -46,7 +46,20 @@ net::Task<Result<SandboxInfo>> Engine::create(CreateCommand command) {
   ATOLL_CO_TRY(check_timeout(command.timeout));
   ATOLL_CO_TRY_ASSIGN(const json::object network, network_object(command.network));
   ATOLL_CO_TRY_ASSIGN(egress::Policy policy, egress::parse_policy(network, command.allow_internet));
-  ATOLL_CO_TRY_ASSIGN(const templates::Template base, templates_.find(command.template_reference));
+  ATOLL_CO_TRY_ASSIGN(const Origin origin, find_origin(command));
+  if (command.memory_mb && (origin.snapshot || *command.memory_mb < kMinMemoryMb)) {
+    co_return make_error(Errc::invalid_argument,
+                         origin.snapshot ? "a snapshot brings its limit of memory with it"
+                                         : "a sandbox needs at least " +
+                                               std::to_string(kMinMemoryMb) + " MB of memory");
+  }
+  if (origin.snapshot) {
+    ATOLL_CO_TRY_ASSIGN(const SandboxPtr sandbox,
+                        reserve_restore(command, origin, std::move(policy)));
+    auto making = make(sandbox);
+    co_return co_await std::move(making);
+  }
+  const templates::Template& base = origin.base;
   for (int attempt = 0;; ++attempt) {
     const Source source = attempt < kFromPool ? Source::pool_first : Source::on_demand;
     ATOLL_CO_TRY_ASSIGN(const SandboxPtr sandbox, reserve(command, base, policy, source));
@@ -90,9 +103,8 @@ net::Task<Result<SandboxInfo>> Engine::make(SandboxPtr sandbox) {
   co_return describe(sandbox->record);
 }
 
-Result<Engine::SandboxPtr> Engine::reserve(const CreateCommand& command,
-                                           const templates::Template& base, egress::Policy policy,
-                                           Source source) {
+store::SandboxRecord Engine::new_record(const CreateCommand& command,
+                                        const templates::Template& base) const {
   store::SandboxRecord record{.id = SandboxId::generate()};
   record.team_id = command.caller.team_id;
   record.key_id = command.caller.key_id;
@@ -117,28 +129,43 @@ Result<Engine::SandboxPtr> Engine::reserve(const CreateCommand& command,
   record.default_user = base.default_user;
   record.mask_request_host = command.mask_request_host;
   record.cpu_count = base.cpu_count;
-  record.memory_mb = base.memory_mb;
+  record.memory_mb = command.memory_mb.value_or(base.memory_mb);
   record.disk_mb = base.disk_mb;
+  return record;
+}
 
+Result<Engine::SandboxPtr> Engine::reserve(const CreateCommand& command,
+                                           const templates::Template& base, egress::Policy policy,
+                                           Source source) {
+  store::SandboxRecord record = new_record(command, base);
   std::lock_guard lock(mutex_);
-  if (stopping_) return make_error(Errc::unavailable, "the server is shutting down");
-  if (auto fits = check_limits_locked(command.caller.team_id, command.caller.key_id); !fits.ok()) {
-    ++counts_.refused;
-    return std::move(fits).error();
-  }
+  ATOLL_TRY(check_room_locked(command.caller));
   std::optional<Pool::Entry> pooled;
   if (source == Source::pool_first) pooled = pool_.take(base);
   if (pooled) {
     record.id = pooled->id;
     record.boot_id = pooled->boot_id;
   }
-  auto sandbox = std::make_shared<Sandbox>(std::move(record));
-  sandbox->asked_by = command.caller;
+  const SandboxPtr sandbox = admit_locked(std::move(record), command.caller, std::move(policy));
   sandbox->pooled = std::move(pooled);
+  return sandbox;
+}
+
+Engine::SandboxPtr Engine::admit_locked(store::SandboxRecord record, const Caller& by,
+                                        egress::Policy policy) {
+  auto sandbox = std::make_shared<Sandbox>(std::move(record));
+  sandbox->asked_by = by;
   sandbox->policy = std::move(policy);
   sandbox->transition = std::make_shared<Transition>(Transition::Kind::create);
   sandboxes_.emplace(sandbox->record.id, sandbox);
   return sandbox;
+}
+
+Result<void> Engine::check_room_locked(const Caller& caller) {
+  if (stopping_) return make_error(Errc::unavailable, "the server is shutting down");
+  auto fits = check_limits_locked(caller.team_id, caller.key_id);
+  if (!fits.ok()) ++counts_.refused;
+  return fits;
 }
 
 // A paused sandbox takes no place; everything else does, until it is gone.
@@ -188,7 +215,9 @@ Result<void> Engine::record_created_locked(const Sandbox& sandbox) {
 
 net::Task<void> Engine::run_create(SandboxPtr sandbox, Gate::Pass pass) {
   // Only this task changes the record while it is creating; reading it needs no lock.
+  const bool restored = !sandbox->record.snapshot_id.empty();
   auto booting = guarded(sandbox->pooled ? hand_out(sandbox, sandbox->record, *sandbox->pooled)
+                         : restored      ? restore(sandbox, sandbox->record, Replace::no)
                                          : boot(sandbox, sandbox->record, runtime::Disk::fresh));
   auto made = co_await std::move(booting);
   pass = Gate::Pass();
@@ -199,7 +228,8 @@ net::Task<void> Engine::run_create(SandboxPtr sandbox, Gate::Pass pass) {
   auto undo = destroy(sandbox->record.id);
   auto undone = co_await std::move(undo);
   clear_address(*sandbox);
-  finish_create(sandbox, start_failure(std::move(made).error()));
+  finish_create(sandbox, restored ? restore_failure(std::move(made).error())
+                                  : start_failure(std::move(made).error()));
   if (!undone.ok()) {
     // Processes or directories may still be there: it keeps its place until they are gone.
     log::error("a failed create was not undone; trying again",

@@ -31,7 +31,8 @@ bool comes_before(const Cursor& a, const Cursor& b, Order order) {
 
 // As clients see it: pausing is paused already, resuming runs again.
 bool runs(const store::SandboxRecord& record) {
-  return record.state == SandboxState::running || record.state == SandboxState::resuming;
+  return record.state == SandboxState::running || record.state == SandboxState::resuming ||
+         record.state == SandboxState::snapshotting;
 }
 
 bool matches(const store::SandboxRecord& record, const ListQuery& query) {
@@ -63,6 +64,7 @@ Engine::Engine(asio::io_context& io, store::Store& store, runtime::Runtime& runt
       tokens_(std::move(tokens)),
       templates_(options_.templates.empty() ? options_.home / "templates" : options_.templates),
       gate_(options_.max_creates_in_flight, options_.max_creates_waiting),
+      dumps_(options_.max_dumps_in_flight, options_.max_sandboxes + kPullsWaiting),
       pulls_(kPullsAtOnce, kPullsWaiting),
       tasks_(io),
       loops_(io),
@@ -84,11 +86,16 @@ Engine::~Engine() {
 }
 
 net::Task<Result<void>> Engine::start() {
+  auto learning = learn_memory_support();
+  co_await std::move(learning);
   auto adopting = adopt_all();
   ATOLL_CO_TRY(co_await std::move(adopting));
+  auto adopting_snapshots = adopt_snapshots();
+  ATOLL_CO_TRY(co_await std::move(adopting_snapshots));
   loops_.spawn("expiry", expiry_loop());
   loops_.spawn("housekeeping", housekeeping_loop());
   loops_.spawn("sampler", sampler_loop());
+  loops_.spawn("tiers", tiers_loop());
   if (pool_.enabled()) loops_.spawn("pool", pool_.run());
   co_return Result<void>();
 }
@@ -111,6 +118,7 @@ net::Task<void> Engine::shutdown(std::chrono::milliseconds limit, AtShutdown oth
   }
   pool_.stop();
   gate_.close();
+  dumps_.close();
   if (left > 0) log::info("shutting down", {{"sandboxes", std::to_string(left)}});
   auto drain = tasks_.drain(limit);
   if (!co_await std::move(drain)) {
@@ -121,7 +129,8 @@ net::Task<void> Engine::shutdown(std::chrono::milliseconds limit, AtShutdown oth
   {
     std::lock_guard lock(mutex_);
     timers_->stop = true;
-    for (const auto& timer : {timers_->expiry, timers_->housekeeping, timers_->sampler}) {
+    for (const auto& timer :
+         {timers_->expiry, timers_->housekeeping, timers_->sampler, timers_->tiers}) {
       if (timer) asio::post(timer->get_executor(), [timer] { timer->cancel(); });
     }
   }
@@ -205,6 +214,7 @@ Statistics Engine::statistics() const {
         ++figures.creating;
         break;
       case SandboxState::running:
+      case SandboxState::snapshotting:
         ++figures.running;
         break;
       case SandboxState::pausing:
@@ -223,12 +233,29 @@ Statistics Engine::statistics() const {
         break;
     }
   }
+  figures.snapshots = snapshots_.listed();
+  count_tiers_locked(figures);
   figures.waiting_creates = gate_.waiting();
   figures.pool = pool_.statistics();
   return figures;
 }
 
 // ---- inside ----
+
+bool Engine::has(const SandboxId& id) const {
+  std::lock_guard lock(mutex_);
+  const auto found = sandboxes_.find(id);
+  return found != sandboxes_.end() && is_visible(found->second->record.state);
+}
+
+std::optional<std::chrono::milliseconds> Engine::quiet_for(const SandboxId& id) const {
+  std::lock_guard lock(mutex_);
+  const auto found = sandboxes_.find(id);
+  if (found == sandboxes_.end()) return std::nullopt;
+  const Sandbox& sandbox = *found->second;
+  if (sandbox.route && sandbox.route->connections() > 0) return std::chrono::milliseconds(0);
+  return sandbox.last_use->ago();
+}
 
 Result<Engine::SandboxPtr> Engine::find_locked(const Caller& caller, const SandboxId& id) const {
   const auto found = sandboxes_.find(id);

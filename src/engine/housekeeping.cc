@@ -34,6 +34,7 @@ net::Task<void> Engine::housekeeping_loop() {
     }
     co_await timer->async_wait(kUse);
     const bool purge = round % kPurgeEvery == 0;
+    if (purge) collect_later();
     asio::post(timers_->disk, [this, purge] {
       if (purge) {
         const Timestamp current = options_.clock();

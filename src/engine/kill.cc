@@ -77,6 +77,7 @@ net::Task<KillCount> Engine::kill_team(std::string team_id) {
 void Engine::begin_kill_locked(const SandboxPtr& sandbox, KillReason reason, const Caller& by) {
   TransitionPtr before = sandbox->transition;
   if (before && before->done.is_set()) before = nullptr;
+  cancel_dump_locked(sandbox);
   const auto kill = std::make_shared<Transition>(Transition::Kind::kill);
   sandbox->transition = kill;
   sandbox->reason = reason;
@@ -100,6 +101,7 @@ net::Task<void> Engine::run_kill(SandboxPtr sandbox, TransitionPtr kill, Transit
     std::lock_guard lock(mutex_);
     route = std::exchange(sandbox->route, nullptr);
   }
+  if (route && route->held()) std::exchange(route, nullptr)->die();  // nothing is left to be read
   if (route) route->condemn();
   while (before && !before->done.is_set()) {
     auto wait = before->done.wait(std::chrono::minutes(1));
@@ -128,6 +130,7 @@ net::Task<void> Engine::run_kill(SandboxPtr sandbox, TransitionPtr kill, Transit
          {{"reason", std::string(to_string(sandbox->reason))}});
   }
   drop(sandbox);
+  if (!sandbox->record.snapshot_id.empty()) collect_later();
   if (!kill->done.is_set()) finish(kill, std::nullopt);
 }
 
@@ -190,6 +193,7 @@ void Engine::on_agent_exit(const SandboxId& id) {
   Sandbox& sandbox = *found->second;
   switch (sandbox.record.state) {
     case SandboxState::creating:
+    case SandboxState::snapshotting:
       sandbox.abandoned = true;
       return;
     case SandboxState::running:
@@ -206,10 +210,14 @@ void Engine::on_agent_exit(const SandboxId& id) {
     case SandboxState::paused:
     case SandboxState::resuming:
       if (!sandbox.record.memory_kept) return;
+      if (sandbox.record.state == SandboxState::paused &&
+          sandbox.record.memory_tier == store::MemoryTier::dumped)
+        return;  // it has none
       // Its disk is there: the next resume boots it.
       log::warn("a frozen sandbox lost its processes; its disk is kept", {{"sandbox", id.str()}});
       note(sandbox, store::LogLevel::error, "the frozen processes of the sandbox ended");
       sandbox.record.memory_kept = false;
+      set_rest_locked(sandbox, Rested{});
       save_locked(sandbox);
       return;
     case SandboxState::killing:

@@ -11,6 +11,12 @@ constexpr std::size_t kKeepLines = 5'000;  // of one sandbox
 constexpr std::size_t kTrimEvery = 500;
 constexpr std::chrono::milliseconds kPullLimit{1'000};
 
+// Nobody talks to an agent whose memory is about to be kept.
+bool may_ask_for_logs(const store::SandboxRecord& record) {
+  return record.state == SandboxState::running ||
+         (record.state == SandboxState::pausing && !record.memory_kept);
+}
+
 }  // namespace
 
 net::Task<Result<std::vector<store::LogRecord>>> Engine::logs(Caller caller, SandboxId id,
@@ -47,10 +53,7 @@ void Engine::note(const Sandbox& sandbox, store::LogLevel level, std::string mes
 net::Task<void> Engine::pull_logs(SandboxPtr sandbox) {
   {
     std::lock_guard lock(mutex_);
-    const SandboxState state = sandbox->record.state;
-    if (state != SandboxState::running &&
-        !(state == SandboxState::pausing && !sandbox->record.memory_kept))
-      co_return;
+    if (!may_ask_for_logs(sandbox->record)) co_return;
     if (sandbox->pulling || !sandbox->agent_has_logs) co_return;
     sandbox->pulling = true;
   }
@@ -78,6 +81,10 @@ net::Task<void> Engine::pull_logs_once(SandboxPtr sandbox) {
   auto entering = pulls_.enter(kPullLimit);
   auto pass = co_await std::move(entering);
   if (!pass.ok()) co_return;
+  {
+    std::lock_guard lock(mutex_);
+    if (!may_ask_for_logs(sandbox->record)) co_return;
+  }
   auto dial = dial_agent(id);
   auto stream = co_await std::move(dial);
   if (!stream.ok()) co_return;

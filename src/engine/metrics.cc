@@ -39,6 +39,15 @@ Result<std::vector<store::MetricRecord>> Engine::metrics(const Caller& caller, c
   return thin(samples, from, step_for(to - from));
 }
 
+net::Task<Result<runtime::Usage>> Engine::usage(Caller caller, SandboxId id) {
+  {
+    std::lock_guard lock(mutex_);
+    ATOLL_CO_TRY(find_locked(caller, id));
+  }
+  auto asking = guarded(runtime_.usage(std::move(id)));
+  co_return co_await std::move(asking);
+}
+
 std::map<std::string, store::MetricRecord> Engine::last_metrics(
     const Caller& caller, const std::vector<SandboxId>& ids) const {
   std::map<std::string, store::MetricRecord> last;

@@ -33,6 +33,8 @@ net::Task<Result<void>> Engine::update_network(Caller caller, SandboxId id, Netw
       std::lock_guard lock(mutex_);
       ATOLL_CO_TRY_ASSIGN(const SandboxPtr sandbox, find_locked(caller, id));
       other = sandbox->network_change;
+      if (!other && sandbox->record.state == SandboxState::snapshotting)
+        other = sandbox->transition;
       if (!other) {
         ATOLL_CO_TRY(begin_network_locked(sandbox, change, update, caller));
         begun = true;

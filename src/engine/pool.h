@@ -72,6 +72,7 @@ class Pool {
     SandboxId id;
     std::string boot_id;
     Ipv4 address;
+    std::uint32_t memory_mb = 0;  // that it was made with
     Tier tier = Tier::skeleton;
     PoolClock::time_point born{};
   };

@@ -76,7 +76,12 @@ net::Task<Result<Pool::Entry>> Pool::make(const Job& job, SandboxId id) {
   spec.limits.disk_bytes = std::uint64_t(job.base.disk_mb) << 20;
   spec.limits.pids = needs_.max_pids;
   spec.network = network_;
-  Entry entry{.id = id, .boot_id = spec.boot_id, .address = {}, .tier = Tier::skeleton, .born = {}};
+  Entry entry{.id = id,
+              .boot_id = spec.boot_id,
+              .address = {},
+              .memory_mb = job.base.memory_mb,
+              .tier = Tier::skeleton,
+              .born = {}};
   auto creating = needs_.runtime.create(std::move(spec));
   ATOLL_CO_TRY_ASSIGN(const runtime::Created created, co_await std::move(creating));
   entry.address = created.address;

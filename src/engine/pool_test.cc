@@ -123,6 +123,32 @@ TEST(Pool, APolicyThatCannotBeSetEndsThatSandbox) {
   EXPECT_FALSE(f.runtime.alive().contains(first));
 }
 
+TEST(Pool, AnotherLimitOfMemoryIsInForceBeforeTheAgentHearsOfAnything) {
+  Fixture f(pooled(0, 1));
+  ASSERT_TRUE(f.eventually([&] { return figures(f).skeletons == 1; }));
+  const std::string first = *f.runtime.alive().begin();
+  CreateCommand command = f.command();
+  command.memory_mb = 256;
+  auto made = f.run(f.engine->create(command));
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  EXPECT_EQ(made->record.id.str(), first);
+  EXPECT_EQ(made->record.memory_mb, 256u);
+  EXPECT_EQ(f.runtime.memory(made->record.id), 256ull << 20);
+  const auto calls = f.runtime.calls();
+  const auto set = std::find(calls.begin(), calls.end(), "set_memory");
+  ASSERT_NE(set, calls.end());
+  EXPECT_EQ(std::find(calls.begin(), set, "init"), set) << "the limit comes first";
+
+  // Where it cannot be set the next one is made with it.
+  f.runtime.failing["set_memory"] = 100;
+  auto booted = f.run(f.engine->create(command));
+  ASSERT_TRUE(booted.ok()) << booted.error().message;
+  EXPECT_EQ(f.runtime.memory(booted->record.id), 256ull << 20);
+
+  command.memory_mb = kMinMemoryMb - 1;
+  EXPECT_EQ(f.run(f.engine->create(command)).error().code, Errc::invalid_argument);
+}
+
 TEST(Pool, ReadyOnesHaveAWarmKernel) {
   Interpreter f(pooled(2, 1));
   f.start();

@@ -36,33 +36,96 @@ void Route::Subscription::drop() {
   }
 }
 
+Route::Inside& Route::Inside::operator=(Inside&& other) noexcept {
+  if (this != &other) {
+    leave();
+    route_ = std::move(other.route_);
+  }
+  return *this;
+}
+
+void Route::Inside::leave() {
+  if (auto route = std::exchange(route_, nullptr)) route->inside_.fetch_sub(1);
+}
+
+// Counted first, looked at second: whoever holds the route and then sees nobody inside knows that
+// nobody comes any more.
+Route::Inside Route::go_inside(const std::shared_ptr<Route>& route) {
+  Inside inside;
+  inside.route_ = route;
+  route->inside_.fetch_add(1);
+  if (route->held() || route->dead()) inside.leave();
+  return inside;
+}
+
 Route::Subscription Route::subscribe(const std::shared_ptr<Route>& route,
-                                     std::function<void()> on_death) {
+                                     std::function<void()> on_death,
+                                     std::function<void()> on_hold) {
   Subscription subscription;
+  bool dead = false;
+  bool held = false;
   {
     std::lock_guard lock(route->mutex_);
-    if (!route->dead()) {
+    dead = route->dead();
+    held = route->held();
+    if (!dead) {
       subscription.route_ = route;
       subscription.key_ = route->next_key_++;
-      route->callbacks_.emplace(subscription.key_, std::move(on_death));
-      return subscription;
+      route->callbacks_.emplace(
+          subscription.key_,
+          Callbacks{std::move(on_death), held ? std::function<void()>() : on_hold});
     }
   }
-  on_death();
+  if (dead) {
+    on_death();
+  } else if (held && on_hold) {
+    on_hold();
+  }
   return subscription;
 }
 
-void Route::die() {
-  std::unordered_map<std::uint64_t, std::function<void()>> callbacks;
+void Route::hold() {
+  std::vector<std::function<void()>> callbacks;
   {
     std::lock_guard lock(mutex_);
-    dead_.store(true, std::memory_order_release);
+    if (held_.exchange(true) || dead()) return;
+    for (auto& [key, callback] : callbacks_) {
+      if (auto tell = std::exchange(callback.on_hold, nullptr)) callbacks.push_back(tell);
+    }
+  }
+  for (auto& callback : callbacks) callback();
+}
+
+void Route::die() {
+  std::unordered_map<std::uint64_t, Callbacks> callbacks;
+  {
+    std::lock_guard lock(mutex_);
+    dead_.store(true);
     callbacks.swap(callbacks_);
   }
-  for (auto& [key, callback] : callbacks) callback();
+  for (auto& [key, callback] : callbacks) callback.on_death();
+}
+
+void LastUse::touch() {
+  at_.store(std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count(),
+            std::memory_order_relaxed);
+}
+
+std::optional<std::chrono::milliseconds> LastUse::ago() const {
+  const std::int64_t at = at_.load(std::memory_order_relaxed);
+  if (at == 0) return std::nullopt;
+  const auto since = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(since -
+                                                               std::chrono::nanoseconds(at));
+}
+
+void Route::leave() {
+  connections_.fetch_sub(1, std::memory_order_relaxed);
+  if (spec_.last_use) spec_.last_use->touch();
 }
 
 bool Route::enter() {
+  if (spec_.last_use) spec_.last_use->touch();
   const std::uint32_t before = connections_.fetch_add(1, std::memory_order_relaxed);
   if (spec_.max_connections == 0 || before < spec_.max_connections) return true;
   leave();

@@ -68,5 +68,43 @@ TEST(RouteTable, FindsByIdAndByTokenUntilRemoved) {
   EXPECT_NE(table.find(*SandboxId::parse("ib")), nullptr);
 }
 
+TEST(Route, HoldTellsOnceAndDeathFollows) {
+  auto route = make("ia");
+  std::string said;
+  auto first = Route::subscribe(route, [&] { said += "d"; }, [&] { said += "h"; });
+  auto plain = Route::subscribe(route, [&] { said += "p"; });
+  EXPECT_FALSE(route->held());
+  route->hold();
+  route->hold();
+  EXPECT_TRUE(route->held());
+  EXPECT_EQ(said, "h");
+  auto late = Route::subscribe(route, [&] { said += "D"; }, [&] { said += "H"; });
+  EXPECT_EQ(said, "hH") << "at once";
+  route->die();
+  EXPECT_EQ(said.size(), 5u);
+  EXPECT_NE(said.find('D'), std::string::npos);
+  route->hold();
+  EXPECT_EQ(said.size(), 5u) << "the dead are not held";
+}
+
+TEST(Route, NobodyGoesInsideOnceItIsHeldOrDead) {
+  auto route = make("ia");
+  {
+    auto one = Route::go_inside(route);
+    EXPECT_TRUE(one);
+    auto moved = std::move(one);
+    EXPECT_FALSE(one);
+    EXPECT_EQ(route->inside(), 1u);
+    route->hold();
+    EXPECT_FALSE(Route::go_inside(route));
+    EXPECT_EQ(route->inside(), 1u) << "those that are there count on";
+  }
+  EXPECT_EQ(route->inside(), 0u);
+  auto other = make("ib");
+  other->die();
+  EXPECT_FALSE(Route::go_inside(other));
+  EXPECT_EQ(other->inside(), 0u);
+}
+
 }  // namespace
 }  // namespace atl::engine

@@ -26,7 +26,11 @@ constexpr Row kTable[] = {
     {S::resuming, E::resumed, S::running},       //
     {S::resuming, E::resume_failed, S::paused},  //
     {S::resuming, E::kill, S::killing},          //
-    {S::killing, E::gone, S::killed},            //
+    {S::running, E::snapshot, S::snapshotting},  //
+    {S::snapshotting, E::snapshotted, S::running},
+    {S::snapshotting, E::paused, S::paused},  // it could not be thawed
+    {S::snapshotting, E::kill, S::killing},
+    {S::killing, E::gone, S::killed},  //
 };
 
 }  // namespace
@@ -49,6 +53,10 @@ std::string_view to_string(Event event) {
       return "resumed";
     case Event::resume_failed:
       return "resume_failed";
+    case Event::snapshot:
+      return "snapshot";
+    case Event::snapshotted:
+      return "snapshotted";
     case Event::kill:
       return "kill";
     case Event::gone:

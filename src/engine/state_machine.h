@@ -7,7 +7,11 @@
 //      │                  └───── resumed ───── resuming ◄─ resume ─┘  │
 //      │ create_failed                             └── resume_failed ─┘
 //      ▼
-//   killed ◄── gone ── killing ◄── kill ── creating, running, pausing, paused, resuming
+//   killed ◄── gone ── killing ◄── kill ── creating, running, pausing, paused, resuming,
+//   snapshotting
+//
+//   running ── snapshot ──► snapshotting ── snapshotted ──► running
+//                                └── paused (it could not be thawed again) ──► paused
 //
 // Running and paused are states of rest. The others belong to the task that performs the
 // transition; a kill takes any of them over and waits for that task first.
@@ -31,6 +35,8 @@ enum class Event : std::uint8_t {
   resume,
   resumed,
   resume_failed,
+  snapshot,
+  snapshotted,  // whatever came of the snapshot
   kill,
   gone,  // nothing of it is left
 };

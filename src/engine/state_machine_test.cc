@@ -12,18 +12,21 @@ using S = SandboxState;
 using E = Event;
 
 constexpr S kStates[] = {S::creating, S::running, S::pausing, S::paused,
-                         S::resuming, S::killing, S::killed};
-constexpr E kEvents[] = {E::created, E::create_failed, E::pause,         E::paused, E::pause_failed,
-                         E::resume,  E::resumed,       E::resume_failed, E::kill,   E::gone};
+                         S::resuming, S::killing, S::killed,  S::snapshotting};
+constexpr E kEvents[] = {E::created,      E::create_failed, E::pause,    E::paused,
+                         E::pause_failed, E::resume,        E::resumed,  E::resume_failed,
+                         E::kill,         E::gone,          E::snapshot, E::snapshotted};
 
 const std::map<std::pair<S, E>, S> kLegal = {
-    {{S::creating, E::created}, S::running},     {{S::creating, E::create_failed}, S::killed},
-    {{S::creating, E::kill}, S::killing},        {{S::running, E::pause}, S::pausing},
-    {{S::running, E::kill}, S::killing},         {{S::pausing, E::paused}, S::paused},
-    {{S::pausing, E::pause_failed}, S::running}, {{S::pausing, E::kill}, S::killing},
-    {{S::paused, E::resume}, S::resuming},       {{S::paused, E::kill}, S::killing},
-    {{S::resuming, E::resumed}, S::running},     {{S::resuming, E::resume_failed}, S::paused},
-    {{S::resuming, E::kill}, S::killing},        {{S::killing, E::gone}, S::killed},
+    {{S::creating, E::created}, S::running},      {{S::creating, E::create_failed}, S::killed},
+    {{S::creating, E::kill}, S::killing},         {{S::running, E::pause}, S::pausing},
+    {{S::running, E::kill}, S::killing},          {{S::pausing, E::paused}, S::paused},
+    {{S::pausing, E::pause_failed}, S::running},  {{S::pausing, E::kill}, S::killing},
+    {{S::paused, E::resume}, S::resuming},        {{S::paused, E::kill}, S::killing},
+    {{S::resuming, E::resumed}, S::running},      {{S::resuming, E::resume_failed}, S::paused},
+    {{S::resuming, E::kill}, S::killing},         {{S::killing, E::gone}, S::killed},
+    {{S::running, E::snapshot}, S::snapshotting}, {{S::snapshotting, E::snapshotted}, S::running},
+    {{S::snapshotting, E::paused}, S::paused},    {{S::snapshotting, E::kill}, S::killing},
 };
 
 TEST(StateMachine, EveryPairOfStateAndEvent) {
@@ -49,7 +52,7 @@ TEST(StateMachine, KilledIsFinal) {
 }
 
 TEST(StateMachine, ClientsSeeOnlyLivingSandboxes) {
-  const std::set<S> visible = {S::running, S::pausing, S::paused, S::resuming};
+  const std::set<S> visible = {S::running, S::pausing, S::paused, S::resuming, S::snapshotting};
   for (S state : kStates) EXPECT_EQ(is_visible(state), visible.contains(state));
 }
 

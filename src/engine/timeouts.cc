@@ -24,7 +24,8 @@ Result<void> Engine::set_timeout(const Caller& caller, const SandboxId& id,
   std::lock_guard lock(mutex_);
   ATOLL_TRY_ASSIGN(SandboxPtr sandbox, find_locked(caller, id));
   if (sandbox->record.state == SandboxState::paused) return no_such_sandbox(id);
-  if (sandbox->record.state != SandboxState::running) {
+  const bool still = sandbox->record.state == SandboxState::snapshotting;
+  if (sandbox->record.state != SandboxState::running && !still) {
     return make_error(Errc::failed_precondition,
                       "Sandbox \"" + id.str() + "\" is changing its state; try again in a moment");
   }
@@ -35,7 +36,7 @@ Result<void> Engine::set_timeout(const Caller& caller, const SandboxId& id,
   const Timestamp end = std::min(current + timeout, last);
   ATOLL_TRY(move_end_locked(*sandbox, end));
   audit(caller, "sandbox.timeout", id, to_rfc3339(end));
-  if (timeout == std::chrono::seconds(0)) {
+  if (timeout == std::chrono::seconds(0) && !still) {
     expiry_.remove(id);
     expire_locked(sandbox);
   }
@@ -46,7 +47,9 @@ Result<void> Engine::refresh(const Caller& caller, const SandboxId& id,
                              std::chrono::seconds duration) {
   std::lock_guard lock(mutex_);
   ATOLL_TRY_ASSIGN(SandboxPtr sandbox, find_locked(caller, id));
-  if (sandbox->record.state != SandboxState::running) return no_such_sandbox(id);
+  if (sandbox->record.state != SandboxState::running &&
+      sandbox->record.state != SandboxState::snapshotting)
+    return no_such_sandbox(id);
   const Timestamp last = sandbox->record.started_at + options_.max_timeout;
   const Timestamp end = std::min(options_.clock() + std::max(duration, kLeastRefresh), last);
   if (end <= sandbox->record.end_at) return {};
@@ -60,6 +63,7 @@ Result<void> Engine::move_end_locked(Sandbox& sandbox, Timestamp end) {
   changed.end_at = end;
   ATOLL_TRY(store_.update_sandbox(changed));
   sandbox.record.end_at = end;
+  if (sandbox.record.state == SandboxState::snapshotting) return {};  // set when it runs again
   expiry_.set(sandbox.record.id, end);
   wake_expiry_locked();
   return {};
@@ -88,7 +92,10 @@ void Engine::expire_locked(const SandboxPtr& sandbox) {
        {{"then", record.auto_pause ? "pause" : "kill"}});
   if (!record.auto_pause) return begin_kill_locked(sandbox, KillReason::expired, timer);
   auto begun = begin_pause_locked(sandbox, record.auto_pause_memory, timer);
-  if (begun.ok()) return;
+  if (begun.ok()) {
+    (*begun)->by_timer = true;
+    return;
+  }
   log::error("a sandbox was not paused at its end; trying again",
              {{"sandbox", record.id.str()}, {"error", begun.error().message}});
   expiry_.set(record.id, options_.clock() + kExpiryRetry);

@@ -31,14 +31,19 @@ net::Task<Result<void>> FakeRuntime::step(std::string name, std::chrono::millise
     asio::steady_timer timer(co_await asio::this_coro::executor, takes);
     co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
   }
-  bool hang = false;
   {
     std::lock_guard lock(mutex_);
     calls_.push_back(name);
+  }
+  auto holding = wait_while_held(name);
+  co_await std::move(holding);
+  bool hang = false;
+  {
+    std::lock_guard lock(mutex_);
     hang = hangs_before == name;
     if (!hang && failing[name] > 0) {
       --failing[name];
-      co_return make_error(Errc::internal, name + " fails");
+      co_return make_error(failing_with, failing_says.empty() ? name + " fails" : failing_says);
     }
   }
   if (hang) {
@@ -46,6 +51,28 @@ net::Task<Result<void>> FakeRuntime::step(std::string name, std::chrono::millise
     co_await std::move(waiting);
   }
   co_return Result<void>();
+}
+
+net::Task<void> FakeRuntime::wait_while_held(std::string name) {
+  asio::steady_timer timer(co_await asio::this_coro::executor);
+  for (;;) {
+    {
+      std::lock_guard lock(mutex_);
+      if (held_ != name) co_return;
+    }
+    timer.expires_after(std::chrono::milliseconds(1));
+    co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
+  }
+}
+
+void FakeRuntime::hold(std::string name) {
+  std::lock_guard lock(mutex_);
+  held_ = std::move(name);
+}
+
+void FakeRuntime::release() {
+  std::lock_guard lock(mutex_);
+  held_.clear();
 }
 
 net::Task<void> FakeRuntime::after(std::string name) {
@@ -89,19 +116,28 @@ net::Task<Result<runtime::Created>> FakeRuntime::create(runtime::SandboxSpec spe
       --failing_creates;
       co_return make_error(Errc::internal, "mount the root: no such device");
     }
+    ATOLL_CO_TRY(check_memory_locked(spec));
     const auto kept = agents_.find(spec.id);
+    if (restores_use_up && spec.memory == runtime::Memory::kept) {
+      kept->second->condition = runtime::Condition::dead;
+      co_return make_error(Errc::internal, "the restored process ended at once");
+    }
     if (spec.disk == runtime::Disk::kept) {
       if (kept == agents_.end()) co_return make_error(Errc::not_found, "there is no such disk");
-      if (kept->second->condition != runtime::Condition::dead)
+      if (kept->second->condition != runtime::Condition::dead &&
+          kept->second->condition != runtime::Condition::dumped)
         co_return make_error(Errc::failed_precondition, "the disk is in use");
     } else if (kept != agents_.end()) {
       co_return make_error(Errc::already_exists, "there is such a sandbox");
     }
     auto agent = std::make_shared<Agent>();
     agent->server = std::make_unique<net::HttpServer>(
-        io_, net::ServerOptions{}, [this](net::Exchange& exchange) { return answer(exchange); });
+        io_, net::ServerOptions{},
+        [this, id = spec.id](net::Exchange& exchange) { return answer(exchange, id); });
+    agent->snapshot = spec.snapshot;
     ATOLL_CO_TRY_ASSIGN(agent->port, agent->server->listen_tcp("127.0.0.1:0", "agent"));
     agent->network = spec.network;
+    agent->memory = spec.limits.memory_bytes;
     agent->address = address = Ipv4{++last_address_};
     agents_.insert_or_assign(spec.id, std::move(agent));
   }
@@ -139,8 +175,10 @@ net::Task<Result<void>> FakeRuntime::freeze(SandboxId id) {
   if (!agent) co_return make_error(Errc::not_found, "no sandbox " + id.str());
   {
     std::lock_guard lock(mutex_);
-    if (agent->condition == runtime::Condition::dead)
-      co_return make_error(Errc::failed_precondition, "it is dead");
+    if (agent->condition == runtime::Condition::dead ||
+        agent->condition == runtime::Condition::dumped)
+      co_return make_error(Errc::failed_precondition, "it has no processes");
+    if (agent->dumping) co_return make_error(Errc::internal, "a dump is under way");
     agent->condition = runtime::Condition::frozen;
   }
   auto end = after("freeze");
@@ -155,8 +193,10 @@ net::Task<Result<void>> FakeRuntime::thaw(SandboxId id) {
   if (!agent) co_return make_error(Errc::not_found, "no sandbox " + id.str());
   {
     std::lock_guard lock(mutex_);
-    if (agent->condition == runtime::Condition::dead)
-      co_return make_error(Errc::failed_precondition, "it is dead");
+    if (agent->condition == runtime::Condition::dead ||
+        agent->condition == runtime::Condition::dumped)
+      co_return make_error(Errc::failed_precondition, "it has no processes");
+    if (agent->dumping) co_return make_error(Errc::internal, "a dump is under way");
     agent->condition = runtime::Condition::running;
   }
   auto end = after("thaw");
@@ -195,6 +235,16 @@ net::Task<Result<void>> FakeRuntime::set_network(SandboxId id, runtime::NetworkP
   co_return Result<void>();
 }
 
+net::Task<Result<void>> FakeRuntime::set_memory(SandboxId id, std::uint64_t bytes) {
+  auto begin = step("set_memory");
+  ATOLL_CO_TRY(co_await std::move(begin));
+  const auto agent = find(id);
+  if (!agent) co_return make_error(Errc::not_found, "no sandbox " + id.str());
+  std::lock_guard lock(mutex_);
+  agent->memory = bytes;
+  co_return Result<void>();
+}
+
 net::Task<Result<runtime::Usage>> FakeRuntime::usage(SandboxId id) {
   const auto agent = find(id);
   if (!agent) co_return make_error(Errc::not_found, "no sandbox " + id.str());
@@ -202,7 +252,7 @@ net::Task<Result<runtime::Usage>> FakeRuntime::usage(SandboxId id) {
   agent->cpu += std::chrono::milliseconds(100);
   runtime::Usage usage;
   usage.cpu = agent->cpu;
-  usage.memory_bytes = 32 << 20;
+  usage.memory_bytes = usage_bytes;
   usage.memory_cache_bytes = 8 << 20;
   usage.disk_bytes = 1 << 20;
   usage.disk_total_bytes = 1 << 30;
@@ -225,6 +275,7 @@ net::Task<Result<std::unique_ptr<net::Stream>>> FakeRuntime::connect_agent(Sandb
     if (found->second->condition != runtime::Condition::running)
       co_return make_error(Errc::unavailable, "the agent does not run");
     port = found->second->port;
+    found->second->let_go = false;
     ++dials_;
   }
   auto dial = net::connect_tcp("127.0.0.1", port);
@@ -279,6 +330,12 @@ runtime::NetworkPolicy FakeRuntime::network(const SandboxId& id) const {
   return agent ? agent->network : runtime::NetworkPolicy{};
 }
 
+std::uint64_t FakeRuntime::memory(const SandboxId& id) const {
+  const auto agent = find(id);
+  std::lock_guard lock(mutex_);
+  return agent ? agent->memory : 0;
+}
+
 std::vector<std::string> FakeRuntime::calls() const {
   std::lock_guard lock(mutex_);
   return calls_;
@@ -325,29 +382,49 @@ int FakeRuntime::connects() const {
   return connects_;
 }
 
-net::Task<void> FakeRuntime::answer(net::Exchange& exchange) {
+// /init, /suspend, /wake
+net::Task<void> FakeRuntime::answer_step(net::Exchange& exchange, std::string name, SandboxId id) {
+  auto begin = step(name);
+  if (auto begun = co_await std::move(begin); !begun.ok()) {
+    auto sending = exchange.response.send(500, {}, begun.error().message);
+    (void)co_await std::move(sending);
+    co_return;
+  }
+  auto reading = exchange.body.read_all(1 << 20);
+  auto body = co_await std::move(reading);
+  const auto agent = find(id);
+  {
+    std::lock_guard lock(mutex_);
+    if (name == "init") inits_.push_back(body.ok() ? *body : "");
+    if (name == "wake") wakes_.push_back(body.ok() ? *body : "");
+    if (name == "suspend") {
+      ++suspends_;
+      if (agent) agent->let_go = true;
+    }
+  }
+  auto end = after(name);
+  co_await std::move(end);
+  net::Headers headers;
+  if (name == "suspend") headers.add("Connection", "close");
+  auto sending = exchange.response.send(name == "init" ? init_status : 204, std::move(headers), "");
+  (void)co_await std::move(sending);
+}
+
+net::Task<void> FakeRuntime::answer(net::Exchange& exchange, SandboxId id) {
   if (exchange.request.method == "CONNECT") {
     auto tunnelling = tunnel(exchange);
     co_await std::move(tunnelling);
     co_return;
   }
-  if (exchange.request.path() == "/init") {
-    auto begin = step("init");
-    if (auto begun = co_await std::move(begin); !begun.ok()) {
-      auto sending = exchange.response.send(500, {}, begun.error().message);
-      (void)co_await std::move(sending);
-      co_return;
-    }
-    auto reading = exchange.body.read_all(1 << 20);
-    auto body = co_await std::move(reading);
-    {
-      std::lock_guard lock(mutex_);
-      inits_.push_back(body.ok() ? *body : "");
-    }
-    auto end = after("init");
-    co_await std::move(end);
-    auto sending = exchange.response.send(init_status, {}, "");
+  if (exchange.request.target == "/suspend?soon=1") {
+    auto sending = exchange.response.send(204, {}, "");
     (void)co_await std::move(sending);
+    co_return;
+  }
+  const std::string path(exchange.request.path());
+  if (path == "/init" || path == "/suspend" || path == "/wake") {
+    auto answering = answer_step(exchange, path.substr(1), std::move(id));
+    co_await std::move(answering);
     co_return;
   }
   if (exchange.request.path() == "/logs" && !agent_logs.empty()) {

@@ -84,7 +84,7 @@ CreateCommand Fixture::command() const {
 }
 
 bool Fixture::eventually(const std::function<bool()>& condition) {
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 4000; ++i) {
     if (condition()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
