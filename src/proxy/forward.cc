@@ -7,7 +7,9 @@
 // most do, is over before an uplink would be of use, and gets none. A small body is read before
 // anything is sent, so that the request can be sent again when a kept connection turns out to be
 // dead. When the sandbox dies, a handler posted to the strand closes the connection to it, and
-// resets the client's if its answer has begun; if not, the client gets 502.
+// resets the client's if its answer has begun; if not, the client gets 502. When the route is held,
+// only the connection to the sandbox is closed; a request that was not sent by then goes to the
+// next run of the sandbox, any other stands still until the route dies.
 #include "proxy/forward.h"
 
 #include <algorithm>
@@ -36,6 +38,7 @@ constexpr std::chrono::milliseconds kUnwatched{100};
 constexpr std::array<std::chrono::milliseconds, 4> kDialPauses = {
     std::chrono::milliseconds(100), std::chrono::milliseconds(200), std::chrono::milliseconds(300),
     std::chrono::milliseconds(400)};
+constexpr int kMaxWakes = 3;  // for one request
 
 class Buffer {
  public:
@@ -68,6 +71,7 @@ class Entered {
 
 // The request to be sent, and its body if it is small enough to be sent twice.
 struct Outgoing {
+  bool prepared = false;
   net::RequestHead head;
   std::optional<std::uint64_t> length;  // nullopt: chunked
   std::optional<std::string> body;      // nullopt: streams
@@ -197,19 +201,22 @@ net::Task<bool> carry_down(Flow& flow, net::ResponseHead head, Uplink& uplink) {
     if (!(co_await std::move(writing)).ok()) co_return false;
   }
   // A body without framing ends with its connection, whatever ended that.
-  if (!length && !framed && flow.died()) co_return false;
+  if (!length && !framed && (flow.died() || flow.route->held())) co_return false;
   auto finishing = response.finish();
   co_return (co_await std::move(finishing)).ok();
 }
 
-enum class Outcome { done, stale, failed };
+enum class Outcome { done, stale, unsent, failed };
 
 // Sends the request on one connection and carries the answer.
 net::Task<Outcome> exchange_once(std::shared_ptr<Flow> flow, Outgoing& out, bool reused) {
   net::HttpClient& upstream = *flow->upstream;
   auto sending = out.body ? upstream.write_request(out.head, *out.body)
                           : upstream.write_head(out.head, out.length);
-  if (!(co_await std::move(sending)).ok()) co_return reused ? Outcome::stale : Outcome::failed;
+  if (!(co_await std::move(sending)).ok()) {
+    if (flow->route->held()) co_return Outcome::unsent;
+    co_return reused ? Outcome::stale : Outcome::failed;
+  }
   flow->settled = false;
   Uplink uplink(flow);
   auto waiting = await_head(upstream, uplink, !out.body);
@@ -218,8 +225,8 @@ net::Task<Outcome> exchange_once(std::shared_ptr<Flow> flow, Outgoing& out, bool
   if (!head.ok()) {
     // Nothing came back on a kept connection: it was closed before our request got there, or while
     // it was handled.
-    const bool closed =
-        head.error().code == Errc::unavailable && !flow->died() && !flow->client_gone;
+    const bool closed = head.error().code == Errc::unavailable && !flow->died() &&
+                        !flow->route->held() && !flow->client_gone;
     if (reused && closed && out.body && is_idempotent(out.head.method)) outcome = Outcome::stale;
   } else if (head->status == 101) {
     auto stopping = uplink.stop();
@@ -231,6 +238,11 @@ net::Task<Outcome> exchange_once(std::shared_ptr<Flow> flow, Outgoing& out, bool
   } else {
     auto carrying = carry_down(*flow, std::move(*head), uplink);
     if (co_await std::move(carrying)) outcome = Outcome::done;
+  }
+  if (outcome == Outcome::failed && flow->stands()) {
+    uplink.start(co_await asio::this_coro::executor, false);
+    auto standing = flow->stand_still();
+    co_await std::move(standing);
   }
   auto stopping = uplink.stop();
   co_await std::move(stopping);
@@ -264,13 +276,12 @@ net::Task<Result<std::optional<std::string>>> read_small_body(net::BodyReader& b
   co_return std::optional<std::string>(std::move(text));
 }
 
-net::Task<void> run(std::shared_ptr<Flow> flow, std::shared_ptr<engine::Route> route,
-                    std::uint16_t port, Upstreams& upstreams) {
-  net::Exchange& exchange = *flow->exchange;
-  Outgoing out;
+// Reads what can be sent twice. False: the client broke it off, and was answered.
+net::Task<bool> prepare(net::Exchange& exchange, const engine::Route& route, std::uint16_t port,
+                        Outgoing& out) {
   out.upgrade = asks_upgrade(exchange.request);
   out.head =
-      request_to_sandbox(exchange.request, port, route->spec().mask_request_host, out.upgrade);
+      request_to_sandbox(exchange.request, port, route.spec().mask_request_host, out.upgrade);
   auto reading = read_small_body(exchange.body);
   auto body = co_await std::move(reading);
   if (!body.ok()) {
@@ -281,55 +292,113 @@ net::Task<void> run(std::shared_ptr<Flow> flow, std::shared_ptr<engine::Route> r
     } else {
       exchange.response.abort();
     }
-    co_return;
+    co_return false;
   }
   out.body = std::move(*body);
   out.length =
       out.body ? std::optional<std::uint64_t>(out.body->size()) : exchange.body.content_length();
+  out.prepared = true;
+  co_return true;
+}
 
+enum class Attempt { over, again };
+
+net::Task<Attempt> run(std::shared_ptr<Flow> flow, std::uint16_t port, Upstreams& upstreams,
+                       Outgoing& out) {
+  const std::shared_ptr<engine::Route>& route = flow->route;
+  net::Exchange& exchange = *flow->exchange;
+  if (!out.prepared) {
+    auto preparing = prepare(exchange, *route, port, out);
+    if (!co_await std::move(preparing)) co_return Attempt::over;
+  }
   auto dialling = dial_patiently(*flow, route, port, upstreams);
   auto upstream = co_await std::move(dialling);
-  Outcome outcome = Outcome::failed;
-  while (upstream.ok() && !flow->died()) {
+  Outcome outcome = Outcome::unsent;
+  while (upstream.ok() && !flow->died() && !route->held()) {
     flow->upstream = upstream->client.get();
+    flow->inside = std::move(upstream->inside);
     auto once = exchange_once(flow, out, upstream->reused);
     outcome = co_await std::move(once);
     flow->upstream = nullptr;
+    upstream->inside = std::move(flow->inside);
     if (outcome != Outcome::stale) break;
     auto again = upstreams.dial(route, port);
     upstream = co_await std::move(again);
   }
   if (outcome == Outcome::done) {
     if (!flow->died() && !flow->client_gone) upstreams.put(route, port, std::move(*upstream));
-    co_return;
+    co_return Attempt::over;
   }
   if (flow->bad_body && !exchange.response.started()) {
     auto sending = exchange.response.send(400, {{"Content-Type", "text/plain; charset=utf-8"}},
                                           "malformed request body");
     (void)co_await std::move(sending);
-    co_return;
+    co_return Attempt::over;
   }
   if (flow->client_gone) {
     exchange.response.abort();
-    co_return;
+    co_return Attempt::over;
   }
+  if (outcome != Outcome::failed && (route->held() || flow->died())) co_return Attempt::again;
   auto refusing = refuse_unreachable(exchange, *route, port);
   co_await std::move(refusing);
+  co_return Attempt::over;
+}
+
+// Over one run of the sandbox.
+net::Task<Attempt> attempt(net::Exchange& exchange, std::shared_ptr<engine::Route> route,
+                           std::uint16_t port, Upstreams& upstreams, Outgoing& out) {
+  if (!route->enter()) {
+    auto sending = send_refusal(
+        exchange, too_many_connections(route->id().str(), route->spec().max_connections));
+    co_await std::move(sending);
+    co_return Attempt::over;
+  }
+  const Entered entered(*route);
+  const auto strand = co_await asio::this_coro::executor;
+  auto flow = std::make_shared<Flow>(route, strand);
+  flow->exchange = &exchange;
+  const auto tell = [weak = std::weak_ptr<Flow>(flow), strand](void (Flow::*what)()) {
+    return [weak, strand, what] {
+      asio::post(strand, [weak, what] {
+        if (auto living = weak.lock()) ((*living).*what)();
+      });
+    };
+  };
+  auto subscription = engine::Route::subscribe(route, tell(&Flow::on_death), tell(&Flow::on_hold));
+  auto running = run(flow, port, upstreams, out);
+  const Attempt attempted = co_await std::move(running);
+  flow->exchange = nullptr;
+  co_return attempted;
 }
 
 }  // namespace
 
+void Flow::close_upstream() {
+  if (upstream != nullptr) upstream->stream().close();
+  inside = {};
+}
+
 void Flow::on_death() {
   killed = true;
-  if (upstream != nullptr) upstream->stream().close();
+  close_upstream();
   if (exchange != nullptr && exchange->response.started() && !exchange->response.finished())
     exchange->response.abort();
+  released.cancel();
 }
+
+void Flow::on_hold() { close_upstream(); }
 
 void Flow::on_client_gone() {
   if (settled) return;
   client_gone = true;
-  if (upstream != nullptr) upstream->stream().close();
+  close_upstream();
+  released.cancel();
+}
+
+net::Task<void> Flow::stand_still() {
+  close_upstream();
+  while (stands()) co_await released.async_wait(asio::as_tuple(asio::use_awaitable));
 }
 
 net::Task<void> refuse_unreachable(net::Exchange& exchange, const engine::Route& route,
@@ -340,26 +409,19 @@ net::Task<void> refuse_unreachable(net::Exchange& exchange, const engine::Route&
   co_await std::move(sending);
 }
 
-net::Task<void> forward(net::Exchange& exchange, std::shared_ptr<engine::Route> route,
-                        std::uint16_t port, Upstreams& upstreams) {
-  if (!route->enter()) {
-    auto sending = send_refusal(
-        exchange, too_many_connections(route->id().str(), route->spec().max_connections));
-    co_await std::move(sending);
-    co_return;
+net::Task<Result<void>> forward(net::Exchange& exchange, std::shared_ptr<engine::Route> route,
+                                std::uint16_t port, Upstreams& upstreams, Wake wake) {
+  Outgoing out;
+  for (int wakes = 0;; ++wakes) {
+    auto attempting = attempt(exchange, route, port, upstreams, out);
+    if (co_await std::move(attempting) == Attempt::over) co_return Result<void>();
+    if (wakes == kMaxWakes) break;
+    auto waking = wake();
+    ATOLL_CO_TRY_ASSIGN(route, co_await std::move(waking));
   }
-  const Entered entered(*route);
-  auto flow = std::make_shared<Flow>(route);
-  flow->exchange = &exchange;
-  auto subscription = engine::Route::subscribe(
-      route, [weak = std::weak_ptr<Flow>(flow), strand = co_await asio::this_coro::executor] {
-        asio::post(strand, [weak] {
-          if (auto living = weak.lock()) living->on_death();
-        });
-      });
-  auto running = run(flow, route, port, upstreams);
-  co_await std::move(running);
-  flow->exchange = nullptr;
+  auto refusing = refuse_unreachable(exchange, *route, port);
+  co_await std::move(refusing);
+  co_return Result<void>();
 }
 
 }  // namespace atl::proxy

@@ -82,7 +82,7 @@ struct Proxy::Impl {
         co_return;
       }
     }
-    if (!route || route->dead()) {
+    if (!route || route->dead() || route->held()) {
       auto waking = wake(exchange.request, id, port);
       auto woken = co_await std::move(waking);
       if (!woken.ok()) {
@@ -101,8 +101,13 @@ struct Proxy::Impl {
         co_return;
       }
     }
-    auto forwarding = forward(exchange, std::move(route), port, upstreams);
-    co_await std::move(forwarding);
+    auto forwarding = forward(exchange, std::move(route), port, upstreams,
+                              [&] { return wake(exchange.request, id, port); });
+    const auto forwarded = co_await std::move(forwarding);
+    if (!forwarded.ok()) {
+      auto refusing = refuse(exchange, refusal_of(forwarded.error(), id));
+      co_await std::move(refusing);
+    }
   }
 };
 

@@ -143,8 +143,9 @@ std::optional<std::string> clean_path(std::string_view path) {
 }
 
 bool is_reserved_route(std::string_view path) {
-  constexpr std::string_view kReserved[] = {"/init",     "/logs",     "/freeze", "/unfreeze",
-                                            "/collapse", "/fsfreeze", "/fsthaw", "/upgrade"};
+  constexpr std::string_view kReserved[] = {"/init",     "/warm",   "/suspend",  "/wake",
+                                            "/logs",     "/freeze", "/unfreeze", "/collapse",
+                                            "/fsfreeze", "/fsthaw", "/upgrade"};
   return std::find(std::begin(kReserved), std::end(kReserved), path) != std::end(kReserved);
 }
 

@@ -150,8 +150,8 @@ TEST(CleanPath, DecodesOnceAndCleans) {
 }
 
 TEST(ReservedRoutes, AllOfThemAndNoOthers) {
-  for (const char* path : {"/init", "/logs", "/freeze", "/unfreeze", "/collapse", "/fsfreeze",
-                           "/fsthaw", "/upgrade"}) {
+  for (const char* path : {"/init", "/warm", "/suspend", "/wake", "/logs", "/freeze", "/unfreeze",
+                           "/collapse", "/fsfreeze", "/fsthaw", "/upgrade"}) {
     EXPECT_TRUE(is_reserved_route(path)) << path;
   }
   for (const char* path : {"/", "/health", "/files", "/initx", "/files/init", "/Init"})

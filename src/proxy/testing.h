@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "api_server/routes.h"
 #include "base/json.h"
 #include "engine/testing/http.h"
 #include "net/http_server.h"
@@ -61,7 +62,7 @@ class GatewayTest : public ::testing::Test {
 
  private:
   static ProxyOptions with_control_paths(ProxyOptions options) {
-    options.is_control_path = api::ApiServer::is_control_path;
+    options.is_control_path = api::is_control_path;
     return options;
   }
 };

@@ -1,5 +1,6 @@
 // After a 101 the two connections are joined as raw bytes. An end on one side is passed on to the
-// other, which then has a while to finish; a failure on one side breaks the other at once.
+// other, which then has a while to finish; a failure on one side breaks the other at once. When the
+// route is held, the side of the sandbox ends and that of the client stands still.
 #include <boost/asio/this_coro.hpp>
 
 #include "engine/side_task.h"
@@ -30,7 +31,7 @@ net::Task<void> carry(const Flow& flow, net::Stream& from, net::Stream& to, std:
     auto writing = to.write_all(std::string_view(buffer.get(), *n));
     if (!(co_await std::move(writing)).ok()) co_return;
   }
-  if (flow.died()) co_return;
+  if (flow.died() || flow.route->held()) co_return;
   to.shutdown_write();
   end = End::orderly;
 }
@@ -44,6 +45,13 @@ net::Task<void> carry_up(std::shared_ptr<Flow> flow, std::string early, End& end
     sandbox.close();
   else
     sandbox.set_read_timeout(kHalfClosed);
+}
+
+// What the client sends meanwhile is left unread.
+net::Task<void> watch_client(std::shared_ptr<Flow> flow) {
+  auto watching = flow->exchange->stream.wait_peer_closed();
+  co_await std::move(watching);
+  flow->on_client_gone();
 }
 
 }  // namespace
@@ -70,6 +78,14 @@ net::Task<void> run_tunnel(std::shared_ptr<Flow> flow, net::ResponseHead head) {
   }
   auto stopping = uplink.stop();
   co_await std::move(stopping);
+  if (down == End::broken && flow->stands()) {
+    flow->settled = false;  // the client is watched again
+    engine::SideTask watcher(co_await asio::this_coro::executor, watch_client(flow));
+    auto standing = flow->stand_still();
+    co_await std::move(standing);
+    auto ending = watcher.stop();
+    co_await std::move(ending);
+  }
   if (down == End::broken) client.reset();
   sandbox.close();
 }

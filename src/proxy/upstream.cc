@@ -26,13 +26,15 @@ constexpr std::chrono::milliseconds kSweepEvery{1'000};
 // its descriptor or take that away; the rest of it goes away on its own strand.
 class Idle {
  public:
-  Idle(std::unique_ptr<net::HttpClient> client, Clock::time_point until)
-      : client_(std::move(client)),
+  Idle(Upstream upstream, Clock::time_point until)
+      : inside_(std::move(upstream.inside)),
+        client_(std::move(upstream.client)),
         strand_(client_->stream().executor()),
         fd_(client_->stream().native_handle()),
         until_(until) {}
   Idle(Idle&&) noexcept = default;
   Idle& operator=(Idle&& other) noexcept {
+    std::swap(inside_, other.inside_);
     std::swap(client_, other.client_);
     std::swap(strand_, other.strand_);
     std::swap(fd_, other.fd_);
@@ -49,9 +51,10 @@ class Idle {
     const ssize_t n = ::recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
   }
-  Result<std::unique_ptr<net::HttpClient>> take(const asio::any_io_executor& strand) && {
-    if (is_of(strand)) return std::move(client_);
+  Result<Upstream> take(const asio::any_io_executor& strand) && {
+    if (is_of(strand)) return Upstream{std::move(inside_), std::move(client_), true};
     const int fd = client_->stream().release();
+    auto inside = std::move(inside_);
     discard();
     if (fd < 0) return make_error(Errc::internal, "the connection cannot move");
     sockaddr_storage address{};
@@ -67,14 +70,19 @@ class Idle {
       ::close(fd);
       return net::to_error(ec, "idle connection");
     }
-    return std::make_unique<net::HttpClient>(net::make_stream(std::move(socket)));
+    return Upstream{std::move(inside),
+                    std::make_unique<net::HttpClient>(net::make_stream(std::move(socket))), true};
   }
 
  private:
   void discard() {
-    if (client_) asio::post(strand_, [client = std::move(client_)] {});
+    if (!client_) return;
+    asio::post(strand_, [inside = std::move(inside_), client = std::move(client_)]() mutable {
+      client.reset();
+    });
   }
 
+  engine::Route::Inside inside_;
   std::unique_ptr<net::HttpClient> client_;
   asio::any_io_executor strand_;
   int fd_;
@@ -153,21 +161,22 @@ std::shared_ptr<Upstreams::Pool> Upstreams::pool_of(const std::shared_ptr<engine
     const auto [place, fresh] = state_->pools.try_emplace(route.get(), pool);
     if (!fresh) return place->second;
   }
-  // When the sandbox dies its connections go with it. The route outlives the entry: the
-  // subscription holds it.
-  auto subscription = engine::Route::subscribe(
-      route,
-      [state = std::weak_ptr<State>(state_), key = route.get(), kept = std::weak_ptr<Pool>(pool)] {
-        if (auto dying = kept.lock()) {
-          std::lock_guard lock(dying->mutex);
-          dying->closed = true;
-          dying->idle.clear();
-        }
-        if (auto owner = state.lock()) {
-          std::lock_guard lock(owner->mutex);
-          owner->pools.erase(key);
-        }
-      });
+  // When the sandbox dies, or its memory goes to files, its connections go with it. The route
+  // outlives the entry: the subscription holds it.
+  const auto end = [state = std::weak_ptr<State>(state_), key = route.get(),
+                    kept = std::weak_ptr<Pool>(pool)] {
+    if (auto dying = kept.lock()) {
+      std::lock_guard lock(dying->mutex);
+      dying->closed = true;
+      dying->idle.clear();
+    }
+    if (auto owner = state.lock()) {
+      std::lock_guard lock(owner->mutex);
+      const auto found = owner->pools.find(key);
+      if (found != owner->pools.end() && found->second == kept.lock()) owner->pools.erase(found);
+    }
+  };
+  auto subscription = engine::Route::subscribe(route, end, end);
   std::lock_guard lock(pool->mutex);
   if (!pool->closed) pool->subscription = std::move(subscription);
   return pool;
@@ -182,8 +191,8 @@ net::Task<Result<Upstream>> Upstreams::get(const std::shared_ptr<engine::Route>&
     auto kept = pool->take(port, strand);
     if (!kept) break;
     if (kept->until() <= now || !kept->is_quiet()) continue;
-    auto client = std::move(*kept).take(strand);
-    if (client.ok()) co_return Upstream{std::move(*client), true};
+    auto taken = std::move(*kept).take(strand);
+    if (taken.ok()) co_return std::move(*taken);
   }
   auto dialling = dial(route, port);
   co_return co_await std::move(dialling);
@@ -191,10 +200,13 @@ net::Task<Result<Upstream>> Upstreams::get(const std::shared_ptr<engine::Route>&
 
 net::Task<Result<Upstream>> Upstreams::dial(const std::shared_ptr<engine::Route>& route,
                                             std::uint16_t port) {
+  auto inside = engine::Route::go_inside(route);
+  if (!inside) co_return make_error(Errc::aborted, "no connection may be made into the sandbox");
   if (port == kAgent) {
     auto dialling = engine_.dial_agent(route->id());
     ATOLL_CO_TRY_ASSIGN(auto stream, co_await std::move(dialling));
-    co_return Upstream{std::make_unique<net::HttpClient>(std::move(stream)), false};
+    co_return Upstream{std::move(inside), std::make_unique<net::HttpClient>(std::move(stream)),
+                       false};
   }
   auto dialling = engine_.dial_agent(route->id());
   ATOLL_CO_TRY_ASSIGN(auto agent, co_await std::move(dialling));
@@ -205,12 +217,15 @@ net::Task<Result<Upstream>> Upstreams::dial(const std::shared_ptr<engine::Route>
     auto securing = secure(std::move(stream));
     ATOLL_CO_TRY_ASSIGN(stream, co_await std::move(securing));
   }
-  co_return Upstream{std::make_unique<net::HttpClient>(std::move(stream)), false};
+  co_return Upstream{std::move(inside), std::make_unique<net::HttpClient>(std::move(stream)),
+                     false};
 }
 
 void Upstreams::put(const std::shared_ptr<engine::Route>& route, std::uint16_t port,
                     Upstream upstream) {
-  if (limits_.per_target == 0 || route->dead() || !upstream.client->reusable()) return;
+  if (limits_.per_target == 0 || route->dead() || route->held() || !upstream.inside ||
+      !upstream.client->reusable())
+    return;
   if (upstream.client->stream().native_handle() < 0) return;
   auto pool = pool_of(route);
   const auto now = Clock::now();
@@ -221,7 +236,7 @@ void Upstreams::put(const std::shared_ptr<engine::Route>& route, std::uint16_t p
     state_->full = state_->sweep(now) >= limits_.total;
   }
   if (state_->full) return;
-  Idle kept(std::move(upstream.client),
+  Idle kept(std::move(upstream),
             now + (port == kAgent ? limits_.idle_agent : limits_.idle_service));
   std::lock_guard lock(pool->mutex);
   if (pool->closed) return;

@@ -4,7 +4,8 @@
 // and hands over (service.h), with TLS on the ports that speak it. Connections that ended a request
 // in order are kept for the next one. A stream belongs to the strand of the client that made it:
 // the next request of the same client takes it as it is; for another client its descriptor moves to
-// that one's strand.
+// that one's strand. Each is counted at its route (Route::Inside) until its descriptor is closed:
+// of a sandbox whose route is held or dead none is left.
 #pragma once
 
 #include <chrono>
@@ -21,6 +22,7 @@
 namespace atl::proxy {
 
 struct Upstream {
+  engine::Route::Inside inside;  // first: it goes after the connection
   std::unique_ptr<net::HttpClient> client;
   bool reused = false;  // the other side may have closed it without our noticing
 };
@@ -39,7 +41,8 @@ class Upstreams {
 
   // A kept connection if there is one, else a new one.
   net::Task<Result<Upstream>> get(const std::shared_ptr<engine::Route>& route, std::uint16_t port);
-  // not_found: nothing listens on the port. Other errors: the agent cannot be reached.
+  // not_found: nothing listens on the port. aborted: the route is held or dead. Other errors: the
+  // agent cannot be reached.
   net::Task<Result<Upstream>> dial(const std::shared_ptr<engine::Route>& route, std::uint16_t port);
   // Keeps the connection if it can carry another request.
   void put(const std::shared_ptr<engine::Route>& route, std::uint16_t port, Upstream upstream);
