@@ -2,6 +2,7 @@
 
 #include "api_server/errors.h"
 #include "api_server/handlers.h"
+#include "api_server/service.h"
 #include "base/log.h"
 
 namespace atl::api {
@@ -9,6 +10,11 @@ namespace {
 
 Reply refuse(const ApiError& error) {
   return Reply{error.status, headers_of(error), encode(error)};
+}
+
+Reply refuse_body(const Error& error) {
+  const bool large = error.code == Errc::resource_exhausted;
+  return refuse(ApiError{large ? 413 : 400, error.message});
 }
 
 void add_cors(net::Headers& headers) {
@@ -53,22 +59,101 @@ ApiOptions completed(ApiOptions options) {
 }  // namespace
 
 struct ApiServer::Impl {
-  Impl(engine::Engine& engine, store::Store& s, ApiOptions given)
-      : store(s), options(completed(std::move(given))), handlers(engine, s, options) {}
+  Impl(engine::Engine& engine, store::Store& s, ApiOptions given, std::vector<Service*> others)
+      : store(s),
+        options(completed(std::move(given))),
+        handlers(engine, s, options),
+        services(std::move(others)) {}
 
   store::Store& store;
   const ApiOptions options;
   Handlers handlers;
+  const std::vector<Service*> services;
+
+  Result<Identity> identify(const net::RequestHead& request, Auth needed) const {
+    if (options.vouched_team && (needed == Auth::team || needed == Auth::any_bearer)) {
+      if (const auto name = options.vouched_team(request)) return speak_for(*name);
+    }
+    return authenticate(request, needed, store, options.admin_token);
+  }
+
+  Result<Identity> speak_for(const std::string& name) const {
+    ATOLL_TRY_ASSIGN(auto team, store.find_team(name));
+    if (!team) {
+      ATOLL_TRY_ASSIGN(team, store.create_team(name));
+    }
+    return Identity{{team->id, "node"}, false, {}};
+  }
+
+  struct ServiceMatch {
+    Service* service = nullptr;  // null: none has this path with this method
+    const ServiceRoute* route = nullptr;
+    std::vector<std::string> params;
+    std::string allow;  // methods of the path, when only the method is wrong
+  };
+  ServiceMatch match_service(std::string_view method, std::string_view path) const {
+    ServiceMatch match;
+    std::string_view pattern;
+    for (Service* service : services) {
+      for (const ServiceRoute& route : service->routes()) {
+        if (!pattern.empty() && route.pattern != pattern) continue;
+        if (!fits_pattern(route.pattern, path, match.params)) continue;
+        pattern = route.pattern;
+        if (route.method == method) {
+          match.service = service;
+          match.route = &route;
+          return match;
+        }
+        if (!match.allow.empty()) match.allow += ", ";
+        match.allow += route.method;
+      }
+    }
+    return match;
+  }
 
   // Route, then credentials, then body: nobody learns more than their credentials allow.
+  net::Task<Reply> answer_service(net::Exchange& exchange, ServiceMatch match) {
+    const net::RequestHead& request = exchange.request;
+    ServiceCall call{exchange, *match.route, std::move(match.params)};
+    if (match.route->auth != Auth::none) {
+      auto identity = identify(request, match.route->auth);
+      if (!identity.ok()) co_return refuse(to_api_error(identity.error()));
+      call.who = std::move(*identity);
+      call.who.caller.peer = exchange.peer;
+    }
+    if (match.route->body == BodyMode::whole) {
+      auto reading = exchange.body.read_all(options.body_limit);
+      auto body = co_await std::move(reading);
+      if (!body.ok()) co_return refuse_body(body.error());
+      call.body = std::move(*body);
+    }
+    auto running = match.service->answer(call);
+    auto result = co_await std::move(running);
+    if (result.ok()) co_return std::move(*result);
+    if (exchange.response.started()) {
+      exchange.response.abort();
+      co_return Reply::already_sent();
+    }
+    co_return refuse(to_api_error(result.error()));
+  }
+
   net::Task<Reply> answer(net::Exchange& exchange) {
     const net::RequestHead& request = exchange.request;
     if (request.method == "OPTIONS") co_return preflight(request);
     Match match = match_route(request.method, request.path());
-    if (match.route == nullptr) co_return no_route(request, match);
+    if (match.route == nullptr) {
+      if (!match.allow.empty()) co_return no_route(request, match);
+      ServiceMatch other = match_service(request.method, request.path());
+      if (other.service == nullptr) {
+        match.allow = std::move(other.allow);
+        co_return no_route(request, match);
+      }
+      auto answering = answer_service(exchange, std::move(other));
+      co_return co_await std::move(answering);
+    }
     Call call{request, *match.route, std::move(match.params)};
     if (match.route->auth != Auth::none) {
-      auto identity = authenticate(request, match.route->auth, store, options.admin_token);
+      auto identity = identify(request, match.route->auth);
       if (!identity.ok()) co_return refuse(to_api_error(identity.error()));
       call.who = std::move(*identity);
       call.who.caller.peer = exchange.peer;
@@ -79,10 +164,7 @@ struct ApiServer::Impl {
     }
     auto reading = exchange.body.read_all(options.body_limit);
     auto body = co_await std::move(reading);
-    if (!body.ok()) {
-      const bool large = body.error().code == Errc::resource_exhausted;
-      co_return refuse(ApiError{large ? 413 : 400, body.error().message});
-    }
+    if (!body.ok()) co_return refuse_body(body.error());
     call.body = std::move(*body);
     auto running = handlers.run(call);
     auto result = co_await std::move(running);
@@ -92,8 +174,9 @@ struct ApiServer::Impl {
   }
 };
 
-ApiServer::ApiServer(engine::Engine& engine, store::Store& store, ApiOptions options)
-    : impl_(std::make_unique<Impl>(engine, store, std::move(options))) {}
+ApiServer::ApiServer(engine::Engine& engine, store::Store& store, ApiOptions options,
+                     std::vector<Service*> services)
+    : impl_(std::make_unique<Impl>(engine, store, std::move(options), std::move(services))) {}
 ApiServer::~ApiServer() = default;
 
 net::Task<void> ApiServer::handle(net::Exchange& exchange) {
@@ -106,10 +189,13 @@ net::Task<void> ApiServer::handle(net::Exchange& exchange) {
     log::error("a request failed with an exception",
                {{"target", exchange.request.target}, {"what", e.what()}});
   }
-  add_cors(out.headers);
   const int status = out.status;
-  auto sending = exchange.response.send(out.status, std::move(out.headers), std::move(out.body));
-  const auto sent = co_await std::move(sending);
+  Result<void> sent;
+  if (!out.sent) {
+    add_cors(out.headers);
+    auto sending = exchange.response.send(out.status, std::move(out.headers), std::move(out.body));
+    sent = co_await std::move(sending);
+  }
   const auto took = std::chrono::steady_clock::now() - began;
   log::debug(
       sent.ok() ? "api request" : "api request, client gone",
@@ -120,10 +206,10 @@ net::Task<void> ApiServer::handle(net::Exchange& exchange) {
        {"peer", exchange.peer}});
 }
 
-bool ApiServer::is_control_path(std::string_view path) {
-  const Match match = match_route("GET", path);
-  if (match.route != nullptr) return match.route->auth != Auth::none;
-  return !match.allow.empty();
+bool ApiServer::is_control_path(std::string_view path) const {
+  if (api::is_control_path(path)) return true;
+  const Impl::ServiceMatch other = impl_->match_service("GET", path);
+  return other.service != nullptr || !other.allow.empty();
 }
 
 }  // namespace atl::api

@@ -243,8 +243,7 @@ TEST_F(ApiTest, UnknownRoutesMethodsAndFeatures) {
   const Got wrong = call("PATCH", "/sandboxes");
   error_of(wrong, 405);
   EXPECT_EQ(wrong.headers.get("Allow"), "POST, GET");
-  EXPECT_THAT(error_of(call("POST", "/sandboxes/iabc/snapshots", "{}"), 501),
-              HasSubstr("snapshots"));
+  EXPECT_THAT(error_of(call("POST", "/v3/templates", "{}"), 501), HasSubstr("templates"));
 }
 
 TEST_F(ApiTest, BrowsersMayCall) {

@@ -10,10 +10,17 @@ Result<Reply> Handlers::list_templates() {
 }
 
 Result<Reply> Handlers::find_alias(Call& call) {
-  ATOLL_TRY_ASSIGN(const auto found, engine_.templates().find(call.params[0]));
+  auto found = engine_.templates().find(call.params[0]);
   json::object out;
-  out["templateID"] = found.id;
-  out["public"] = true;
+  if (found.ok()) {
+    out["templateID"] = found->id;
+    out["public"] = true;
+    return json_reply(200, out);
+  }
+  const auto snapshot = engine_.find_snapshot(call.who.caller, call.params[0]);
+  if (!snapshot.ok()) return std::move(found).error();
+  out["templateID"] = snapshot->template_id;
+  out["public"] = false;
   return json_reply(200, out);
 }
 

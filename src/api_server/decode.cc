@@ -142,6 +142,35 @@ Result<std::chrono::seconds> decode_refresh(std::string_view text) {
   return std::chrono::seconds(duration.value_or(0));
 }
 
+Result<SnapshotBody> decode_snapshot(std::string_view text) {
+  ATOLL_TRY_ASSIGN(const json::object body, parse_object(text, Body::optional));
+  SnapshotBody out;
+  if (present(body, "name") != nullptr) {
+    ATOLL_TRY_ASSIGN(out.name, required_string(body, "name"));
+    if (out.name.empty()) return wrong_type("name", "a name, or absent");
+  }
+  ATOLL_TRY_ASSIGN(out.memory, bool_or(body, "memory", true));
+  return out;
+}
+
+Result<ForkBody> decode_fork(std::string_view text) {
+  ATOLL_TRY_ASSIGN(const json::object body, parse_object(text, Body::optional));
+  ForkBody out;
+  ATOLL_TRY_ASSIGN(const auto timeout, optional_int(body, "timeout"));
+  if (timeout && *timeout < 0) return wrong_type("timeout", "at least 0");
+  if (timeout) out.timeout = std::chrono::seconds(*timeout);
+  ATOLL_TRY_ASSIGN(const auto count, optional_int(body, "count"));
+  if (count && (*count < 1 || *count > engine::kMaxForks))
+    return wrong_type("count", "between 1 and " + std::to_string(engine::kMaxForks));
+  if (count) out.count = *count;
+  return out;
+}
+
+Result<std::string> decode_rollback(std::string_view text) {
+  ATOLL_TRY_ASSIGN(const json::object body, parse_object(text, Body::required));
+  return required_string(body, "snapshotID");
+}
+
 Result<std::string> decode_key_name(std::string_view text) {
   ATOLL_TRY_ASSIGN(const json::object body, parse_object(text, Body::required));
   ATOLL_TRY_ASSIGN(std::string name, required_string(body, "name"));

@@ -47,6 +47,20 @@ Result<std::chrono::seconds> decode_refresh(std::string_view body);
 // Body of PUT network.
 Result<engine::NetworkUpdate> decode_network_update(std::string_view body,
                                                     const Features& features = {});
+struct SnapshotBody {
+  std::string name;
+  bool memory = true;
+};
+// {"name": "...", "memory": bool}; a body may be missing.
+Result<SnapshotBody> decode_snapshot(std::string_view body);
+struct ForkBody {
+  std::chrono::seconds timeout{15};
+  std::int64_t count = 1;
+};
+// {"timeout": n, "count": n}; a body may be missing.
+Result<ForkBody> decode_fork(std::string_view body);
+// {"snapshotID": "..."}
+Result<std::string> decode_rollback(std::string_view body);
 // {"name": "..."}: of an API key.
 Result<std::string> decode_key_name(std::string_view body);
 

@@ -1,5 +1,7 @@
 #include "api_server/encode.h"
 
+#include "engine/snapshot_table.h"
+
 namespace atl::api {
 namespace {
 
@@ -12,6 +14,20 @@ json::value text_or_null(std::string_view text) {
 std::string_view state_name(store::SandboxState state) {
   const bool paused = state == store::SandboxState::paused || state == store::SandboxState::pausing;
   return paused ? "paused" : "running";
+}
+
+// Where its memory is.
+std::string_view tier_name(const store::SandboxRecord& record) {
+  if (state_name(record.state) == "running") return "running";
+  switch (record.memory_tier) {
+    case store::MemoryTier::frozen:
+      return "frozen";
+    case store::MemoryTier::dumped:
+      return "dumped";
+    case store::MemoryTier::none:
+      break;
+  }
+  return record.memory_kept ? "frozen" : "disk";
 }
 
 json::array to_array(const std::vector<std::string>& texts) {
@@ -69,6 +85,8 @@ json::object listed_json(const engine::SandboxInfo& info) {
   out["envdVersion"] = record.envd_version;
   out["metadata"] = string_map_json(record.metadata);
   out["volumeMounts"] = json::array();
+  out["memoryTier"] = tier_name(record);
+  if (!record.memory_reason.empty()) out["memoryReason"] = record.memory_reason;
   return out;
 }
 
@@ -84,6 +102,20 @@ json::object detail_json(const engine::SandboxInfo& info, std::string_view domai
   lifecycle["autoResume"] = record.auto_resume;
   lifecycle["onTimeout"] = record.auto_pause ? "pause" : "kill";
   out["lifecycle"] = std::move(lifecycle);
+  return out;
+}
+
+json::object snapshot_json(const store::SnapshotRecord& record,
+                           const std::vector<std::string>& names) {
+  json::object out;
+  out["snapshotID"] = engine::public_id(record);
+  out["names"] = to_array(names);
+  out["templateID"] = record.template_id;
+  out["sandboxID"] = record.sandbox_id;
+  out["createdAt"] = to_rfc3339(record.created_at);
+  out["memory"] = record.memory;
+  out["memoryBytes"] = record.memory_bytes;
+  out["diskBytes"] = record.disk_bytes;
   return out;
 }
 

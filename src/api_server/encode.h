@@ -17,6 +17,9 @@ inline constexpr std::string_view kClientId = "6532622b";
 json::object sandbox_json(const engine::SandboxInfo& info, std::string_view domain);
 json::object listed_json(const engine::SandboxInfo& info);
 json::object detail_json(const engine::SandboxInfo& info, std::string_view domain);
+// SnapshotInfo, and what this server knows beyond E2B's fields.
+json::object snapshot_json(const store::SnapshotRecord& record,
+                           const std::vector<std::string>& names);
 json::object template_json(const templates::Template& t);
 json::object metric_json(const store::MetricRecord& sample);
 // SandboxLogEntry, and the older {timestamp, line} with the same in one line of JSON.

@@ -1,5 +1,7 @@
 #include "api_server/errors.h"
 
+#include <cerrno>
+
 #include "base/ids.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -66,6 +68,7 @@ ApiError to_api_error(const Error& error, Operation operation) {
   const ErrorRow& row = error_row(error.code);
   ApiError out;
   out.status = row.status;
+  if (error.sys_errno == ENOSPC && error.code == Errc::resource_exhausted) out.status = 507;
   out.message = with_advice(error.message, row.advice);
   if (out.status == 500) {
     const std::string trace = random_hex(8);
@@ -81,13 +84,15 @@ ApiError to_api_error(const Error& error, Operation operation) {
   return out;
 }
 
-std::string encode(const ApiError& error) {
+json::object error_json(const ApiError& error) {
   json::object body;
   body["code"] = error.status;
   body["message"] = error.message;
   if (!error.error_code.empty()) body["error_code"] = error.error_code;
-  return json::serialize(body);
+  return body;
 }
+
+std::string encode(const ApiError& error) { return json::serialize(error_json(error)); }
 
 net::Headers headers_of(const ApiError& error) {
   net::Headers headers{{"Content-Type", "application/json"}};

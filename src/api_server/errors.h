@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "base/result.h"
 #include "net/http.h"
 
@@ -38,6 +39,7 @@ enum class Operation { other, start };
 // answer names.
 ApiError to_api_error(const Error& error, Operation operation = Operation::other);
 
+json::object error_json(const ApiError& error);
 std::string encode(const ApiError& error);
 // Content-Type, and Retry-After with its companions where waiting helps.
 net::Headers headers_of(const ApiError& error);

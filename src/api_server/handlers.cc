@@ -49,6 +49,16 @@ net::Task<Result<Reply>> Handlers::run(Call& call) {
       co_return co_await resume(call);
     case Action::update_network:
       co_return co_await update_network(call);
+    case Action::fork:
+      co_return co_await fork(call);
+    case Action::snapshot:
+      co_return co_await snapshot(call);
+    case Action::rollback:
+      co_return co_await rollback(call);
+    case Action::list_snapshots:
+      co_return list_snapshots(call);
+    case Action::delete_template:
+      co_return co_await delete_template(call);
     case Action::sandbox_metrics:
       co_return sandbox_metrics(call);
     case Action::all_metrics:

@@ -7,16 +7,10 @@
 
 #include "api_server/api_server.h"
 #include "api_server/auth.h"
+#include "api_server/reply.h"
 #include "api_server/routes.h"
-#include "base/json.h"
 
 namespace atl::api {
-
-struct Reply {
-  int status = 200;
-  net::Headers headers;
-  std::string body;
-};
 
 struct Call {
   const net::RequestHead& request;
@@ -25,9 +19,6 @@ struct Call {
   Identity who = {};
   std::string body = {};
 };
-
-Reply json_reply(int status, const json::value& value);
-inline Reply no_content() { return Reply{204, {}, {}}; }
 
 // An id in a path is `id` or `id-clientid`.
 Result<SandboxId> parse_path_id(std::string_view text);
@@ -52,6 +43,12 @@ class Handlers {
   net::Task<Result<Reply>> pause(Call& call);
   net::Task<Result<Reply>> resume(Call& call);
   net::Task<Result<Reply>> update_network(Call& call);
+  // snapshots.cc
+  net::Task<Result<Reply>> fork(Call& call);
+  net::Task<Result<Reply>> snapshot(Call& call);
+  net::Task<Result<Reply>> rollback(Call& call);
+  Result<Reply> list_snapshots(Call& call);
+  net::Task<Result<Reply>> delete_template(Call& call);
   // observe.cc
   Result<Reply> sandbox_metrics(Call& call);
   Result<Reply> all_metrics(Call& call);

@@ -42,6 +42,18 @@ Result<std::string> decode_template(const std::string& text, templates::Catalog&
   return found.ok() ? found->id : reference.alias;
 }
 
+// 1 to 100; absent: 100.
+Result<std::size_t> decode_limit(const net::RequestHead& head) {
+  std::size_t value = kMaxLimit;
+  if (const auto limit = head.query_param("limit")) {
+    const char* end = limit->data() + limit->size();
+    const auto [stop, ec] = std::from_chars(limit->data(), end, value);
+    if (ec != std::errc() || stop != end || value < 1 || value > kMaxLimit)
+      return validation("'limit' must be an integer from 1 to 100");
+  }
+  return value;
+}
+
 }  // namespace
 
 Result<store::StringMap> decode_metadata_filter(std::string_view value) {
@@ -112,16 +124,30 @@ Result<engine::ListQuery> decode_list_query(const net::RequestHead& head,
   if (const auto reference = head.query_param("template")) {
     ATOLL_TRY_ASSIGN(query.template_id, decode_template(*reference, templates));
   }
-  query.limit = kMaxLimit;
-  if (const auto limit = head.query_param("limit")) {
-    const char* end = limit->data() + limit->size();
-    const auto [stop, ec] = std::from_chars(limit->data(), end, query.limit);
-    if (ec != std::errc() || stop != end || query.limit < 1 || query.limit > kMaxLimit) {
-      return validation("'limit' must be an integer from 1 to 100");
-    }
-  }
+  ATOLL_TRY_ASSIGN(query.limit, decode_limit(head));
   if (const auto token = head.query_param("nextToken"); token && !token->empty()) {
     ATOLL_TRY_ASSIGN(query.after, decode_cursor(*token, query.order));
+  }
+  return query;
+}
+
+Result<engine::SnapshotQuery> decode_snapshot_query(const net::RequestHead& head) {
+  engine::SnapshotQuery query;
+  if (const auto id = head.query_param("sandboxID"); id && !id->empty()) {
+    // `id` or `id-clientid`, as in paths.
+    const auto parsed = SandboxId::parse(std::string_view(*id).substr(0, id->find('-')));
+    if (!parsed) return make_error(Errc::invalid_argument, "Invalid sandbox ID");
+    query.sandbox_id = parsed->str();
+  }
+  if (const auto name = head.query_param("name"); name && !name->empty()) {
+    ATOLL_TRY_ASSIGN(query.name, templates::parse_reference(*name));
+    // A reference without a tag means all of them here, one with `default` only that.
+    if (query.name->tag.empty() && name->find(':') != std::string::npos)
+      query.name->tag = "default";
+  }
+  ATOLL_TRY_ASSIGN(query.limit, decode_limit(head));
+  if (const auto token = head.query_param("nextToken"); token && !token->empty()) {
+    ATOLL_TRY_ASSIGN(query.after, decode_cursor(*token, engine::Order::newest_first));
   }
   return query;
 }

@@ -27,6 +27,9 @@ Result<engine::Cursor> decode_cursor(std::string_view token, engine::Order order
 Result<engine::ListQuery> decode_list_query(const net::RequestHead& head,
                                             templates::Catalog& templates);
 
+// GET /snapshots: `sandboxID`, `name`, `limit`, `nextToken`. Everything but the team.
+Result<engine::SnapshotQuery> decode_snapshot_query(const net::RequestHead& head);
+
 // `start` and `end` in seconds since 1970. invalid_argument "Invalid time range for metrics" when
 // they are the wrong way round.
 struct TimeRange {

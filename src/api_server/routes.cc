@@ -25,9 +25,10 @@ constexpr Route kRoutes[] = {
     {"GET", "/sandboxes/{}/metrics", Action::sandbox_metrics},
     {"GET", "/sandboxes/{}/logs", Action::logs_v1},
     {"GET", "/v2/sandboxes/{}/logs", Action::logs_v2},
-    {"POST", "/sandboxes/{}/fork", Action::unsupported, Auth::team, "forking sandboxes"},
-    {"POST", "/sandboxes/{}/snapshots", Action::unsupported, Auth::team, "snapshots"},
-    {"GET", "/snapshots", Action::unsupported, Auth::team, "snapshots"},
+    {"POST", "/sandboxes/{}/fork", Action::fork},
+    {"POST", "/sandboxes/{}/snapshots", Action::snapshot},
+    {"POST", "/sandboxes/{}/rollback", Action::rollback},
+    {"GET", "/snapshots", Action::list_snapshots},
 
     {"GET", "/templates", Action::list_templates},
     {"GET", "/v2/templates", Action::list_templates},
@@ -42,7 +43,7 @@ constexpr Route kRoutes[] = {
     {"GET", "/templates/{}", Action::unsupported, Auth::team, "builds of templates"},
     {"POST", "/templates/{}", Action::unsupported, Auth::team, "building templates"},
     {"PATCH", "/templates/{}", Action::unsupported, Auth::team, "changing templates"},
-    {"DELETE", "/templates/{}", Action::unsupported, Auth::team, "deleting templates"},
+    {"DELETE", "/templates/{}", Action::delete_template},
     {"GET", "/templates/{}/tags", Action::unsupported, Auth::team, "tags of templates"},
     {"GET", "/templates/{}/files/{}", Action::unsupported, Auth::team, "building templates"},
     {"POST", "/templates/{}/builds/{}", Action::unsupported, Auth::team, "building templates"},
@@ -116,6 +117,17 @@ bool fits(std::string_view pattern, const std::vector<std::string_view>& segment
 }  // namespace
 
 std::span<const Route> all_routes() { return kRoutes; }
+
+bool is_control_path(std::string_view path) {
+  const Match match = match_route("GET", path);
+  if (match.route != nullptr) return match.route->auth != Auth::none;
+  return !match.allow.empty();
+}
+
+bool fits_pattern(std::string_view pattern, std::string_view path,
+                  std::vector<std::string>& params) {
+  return fits(pattern, split(path), params);
+}
 
 Match match_route(std::string_view method, std::string_view path) {
   const std::vector<std::string_view> segments = split(path);

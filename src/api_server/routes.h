@@ -23,6 +23,11 @@ enum class Action : std::uint8_t {
   pause,
   resume,
   update_network,
+  fork,
+  snapshot,
+  rollback,
+  list_snapshots,
+  delete_template,
   sandbox_metrics,
   all_metrics,
   logs_v1,
@@ -71,5 +76,12 @@ struct Match {
 
 // `path` as on the wire. Literal segments win over "{}".
 Match match_route(std::string_view method, std::string_view path);
+
+// Is this a path of the table that needs credentials, whatever the method? `/health` is not one.
+bool is_control_path(std::string_view path);
+
+// Does the path fit the pattern? `params` are its decoded "{}" segments then.
+bool fits_pattern(std::string_view pattern, std::string_view path,
+                  std::vector<std::string>& params);
 
 }  // namespace atl::api

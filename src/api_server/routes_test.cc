@@ -43,14 +43,14 @@ TEST(Routes, UnknownPathsAndWrongMethodsDiffer) {
 }
 
 TEST(Routes, ControlPathsNeedAKey) {
-  EXPECT_TRUE(ApiServer::is_control_path("/sandboxes"));
-  EXPECT_TRUE(ApiServer::is_control_path("/sandboxes/iabc/connect"));
-  EXPECT_TRUE(ApiServer::is_control_path("/v2/sandboxes/iabc/connect"));
-  EXPECT_TRUE(ApiServer::is_control_path("/teams"));
-  EXPECT_TRUE(ApiServer::is_control_path("/admin/sandboxes/running-counts"));
-  EXPECT_FALSE(ApiServer::is_control_path("/health"));
-  EXPECT_FALSE(ApiServer::is_control_path("/files"));
-  EXPECT_FALSE(ApiServer::is_control_path("/process.Process/Start"));
+  EXPECT_TRUE(is_control_path("/sandboxes"));
+  EXPECT_TRUE(is_control_path("/sandboxes/iabc/connect"));
+  EXPECT_TRUE(is_control_path("/v2/sandboxes/iabc/connect"));
+  EXPECT_TRUE(is_control_path("/teams"));
+  EXPECT_TRUE(is_control_path("/admin/sandboxes/running-counts"));
+  EXPECT_FALSE(is_control_path("/health"));
+  EXPECT_FALSE(is_control_path("/files"));
+  EXPECT_FALSE(is_control_path("/process.Process/Start"));
 }
 
 }  // namespace

@@ -37,6 +37,11 @@ Result<Reply> Handlers::list_v1(Call& call) {
 Result<Reply> Handlers::list_v2(Call& call) {
   ATOLL_TRY_ASSIGN(engine::ListQuery query, decode_list_query(call.request, engine_.templates()));
   query.team_id = call.who.caller.team_id;
+  if (query.template_id) {  // it may be the name of a snapshot
+    const auto named =
+        engine_.find_snapshot(call.who.caller, *call.request.query_param("template"));
+    if (named.ok()) query.template_id = named->template_id;
+  }
   const engine::ListPage page = engine_.list(query);
   json::array items;
   for (const auto& item : page.items) items.emplace_back(listed_json(item));

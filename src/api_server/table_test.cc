@@ -49,6 +49,12 @@ std::optional<Bodies> bodies_of(Action action) {
       return Bodies{R"({"duration":5})", R"({"duration":"5"})"};
     case Action::pause:
       return Bodies{R"({"memory":true})", R"({"memory":"yes"})"};
+    case Action::snapshot:
+      return Bodies{"{}", R"({"name":7})"};
+    case Action::fork:
+      return Bodies{R"({"count":1})", R"({"count":"1"})"};
+    case Action::rollback:
+      return Bodies{R"({"snapshotID":"s"})", R"({"snapshotID":7})"};
     case Action::update_network:
       return Bodies{"{}", R"({"denyOut":"all"})"};
     case Action::create_key:
