@@ -5,6 +5,7 @@ build=$root/build/release
 stamps=$root/build/.stamps
 
 . "$root/tools/template-hash.sh"
+. "$root/tools/criu-release.sh"
 
 step() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
 
@@ -51,8 +52,9 @@ ensure_build() {
     }
   fi
   # The runners are compared at every build, which is nothing to speak of.
-  local steps
-  if steps=$(ninja -C "$dir" -n "$@" 2>/dev/null) && ! grep '^\[' <<<"$steps" | grep -qv 'Assembling kernels$'; then
+  # What is left to do is read whole: a reader that stops at the first line ends the writer by SIGPIPE, which would look like nothing to do.
+  local steps work
+  if steps=$(ninja -C "$dir" -n "$@" 2>/dev/null) && work=$(awk '/^\[/ && !/Assembling kernels$/' <<<"$steps") && [ -z "$work" ]; then
     case "$steps" in *Assembling*) ninja -C "$dir" "$@" >/dev/null ;; esac
     return
   fi
@@ -73,6 +75,21 @@ ensure_template() {
   need_root
   step "preparing the template $1"
   "$root/tools/build-template" "$1" "$2"
+}
+
+# ensure_criu TOOLS_DIR: without it a server can freeze sandboxes, but not put their memory into files; so a failure stops nothing, and
+# is not repeated for an hour.
+ensure_criu() {
+  local tools=$1 failed=$1/.criu-failed
+  criu_is_current "$tools" && return
+  [ -z "$(find "$failed" -mmin -60 2>/dev/null)" ] || return 0
+  step "preparing CRIU, which puts the memory of paused sandboxes into files"
+  if "$root/tools/install-criu" "$tools"; then
+    rm -f "$failed"
+  else
+    touch "$failed" 2>/dev/null || true
+    step "no CRIU: paused sandboxes stay in memory, snapshots and forks are refused. To try again: tools/install-criu $tools"
+  fi
 }
 
 # The user that the server becomes once its warden runs.
@@ -125,7 +142,7 @@ ensure_ready() {
     return
   fi
   ensure_user
-  local dir job= name
+  local dir job= name tools
   dir=${ATOLL_TEMPLATES:-$(home_of "$@")/templates}
   for name in $(templates_of "$what"); do
     if ! template_is_current "$name" "$dir"; then
@@ -136,7 +153,11 @@ ensure_ready() {
       break
     fi
   done
+  tools=${ATOLL_TOOLS:-$(home_of "$@")/tools}
+  ensure_criu "$tools" &
+  local criu=$!
   ensure_build release atoll atoll-warden atoll-agent kernels
+  wait "$criu" || true
   if [ -n "$job" ]; then wait "$job" || exit 1; fi
 }
 

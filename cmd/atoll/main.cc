@@ -15,8 +15,14 @@
 #include "cli/run.h"
 #include "cli/supervisor.h"
 #include "cli/up.h"
+#include "exec_verb.h"
+#include "executor_options.h"
 #include "finish.h"
+#include "mcp_verb.h"
+#include "provider_verbs.h"
 #include "sandbox_verbs.h"
+#include "session_verbs.h"
+#include "workspace_verbs.h"
 
 namespace {
 
@@ -82,10 +88,40 @@ void add_server_verbs(CLI::App& app, std::string& home, ServeOptions& options, i
     verb->add_flag("--no-zygotes", options.no_zygotes,
                    "start every Python kernel cold; saves the memory of the loaded libraries")
         ->envname("ATOLL_NO_ZYGOTES");
+    verb->add_option("--keep-frozen", options.keep_frozen,
+                     "seconds in which a paused sandbox stays in RAM before it goes to disk")
+        ->envname("ATOLL_KEEP_FROZEN")
+        ->capture_default_str()
+        ->check(CLI::Range(0, 7 * 24 * 3600));
+    verb->add_option("--max-frozen-memory", options.max_frozen_memory,
+                     "what such sandboxes may hold together, as 512M or 8G; 0: no limit")
+        ->envname("ATOLL_MAX_FROZEN_MEMORY")
+        ->capture_default_str()
+        ->transform(CLI::AsSizeValue(false));
+    add_executor_options(*verb, options.executor);
+    verb->add_option("--blobs", options.blobs,
+                     "where workspaces are: dir:/PATH, or s3://BUCKET/PREFIX?endpoint=URL&region=R "
+                     "with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (default: in the home)")
+        ->envname("ATOLL_BLOBS");
+    verb->add_option("--store", options.store,
+                     "redis://[[user]:password@]host[:port][/database]: sessions are shared with "
+                     "the other servers that use it")
+        ->envname("ATOLL_STORE");
+    verb->add_option("--advertise", options.advertise,
+                     "http://IP:PORT where those servers reach this one (default: --listen)");
+    auto* standby =
+        verb->add_flag("--standby", options.standby,
+                       "if another process serves this home, pass connections on to it, and take "
+                       "its place when it is gone");
+    if (!supervised) standby->group("");
     verb->add_option("--log-level", options.log_level, "debug, info, warn or error")
         ->capture_default_str();
     verb->add_flag("--json-logs", options.json_logs, "log lines as JSON objects");
-    if (!supervised) verb->add_option("--supervised", options.supervised)->group("");
+    if (!supervised) {
+      verb->add_option("--supervised", options.supervised)->group("");
+      verb->add_flag("--with-stdin", options.with_stdin,
+                     "end, and kill the sandboxes, when stdin ends: for programs that embed it");
+    }
     verb->callback([&, supervised, argc, argv] {
       options.home = default_home(home);
       if (!supervised) {
@@ -171,6 +207,8 @@ int main(int argc, char** argv) {
     exit_code = finish(repl(repl_options));
   });
 
+  add_exec_verb(app, home, exit_code);
+
   AuditOptions audit_options;
   CLI::App* audit = with_home(app.add_subcommand("audit", "who did what, newest first"));
   audit->add_option("subject", audit_options.subject, "only of this sandbox or key");
@@ -201,6 +239,10 @@ int main(int argc, char** argv) {
     argc = i;
   }
   add_sandbox_verbs(app, home, exit_code, std::move(command));
+  add_session_verbs(app, home, exit_code);
+  add_mcp_verb(app, home, exit_code);
+  add_workspace_verbs(app, home, exit_code);
+  add_provider_verbs(app, home, exit_code);
 
   CertOptions cert_options;
   CLI::App* cert = with_home(

@@ -68,11 +68,34 @@ void add_sandbox_verbs(CLI::App& app, std::string& home, int& exit_code,
   logs->add_flag("-f,--follow", options->follow, "go on printing what comes");
   logs->add_option("-n,--lines", options->lines, "how many old lines")->capture_default_str();
   add_ids(add("metrics", "processor, memory and disk over time", sandbox_metrics));
-  CLI::App* pause = add_ids(add("pause", "freeze a sandbox", sandbox_pause));
+  CLI::App* pause = add_ids(add("pause", "put a sandbox to rest, with its memory", sandbox_pause));
   pause->add_flag("--disk-only", options->disk_only, "keep the disk and end the processes");
   CLI::App* resume = add_ids(add("resume", "wake a sandbox up", sandbox_resume));
   resume->add_option("--timeout", options->timeout, "how long it lives from now")
       ->capture_default_str();
+  const auto add_id = [&](CLI::App* command) {
+    command->add_option("id", options->id, "id of a sandbox")->required();
+    return command;
+  };
+  CLI::App* snapshot =
+      add_id(add("snapshot", "keep what a running sandbox is now, and print the snapshot's id",
+                 sandbox_snapshot));
+  snapshot->add_option("--name", options->name, "a name for it: NAME or NAME:TAG");
+  snapshot->add_flag("--disk-only", options->disk_only,
+                     "only the disk; sandboxes made from it boot");
+  CLI::App* snapshots = add("snapshots", "list snapshots, the newest first", sandbox_snapshots);
+  snapshots->add_option("--sandbox", options->of_sandbox, "only those made of this sandbox");
+  snapshots->add_option("--name", options->name, "only those with this name");
+  add("rm-snapshot", "delete snapshots", sandbox_remove_snapshot)
+      ->add_option("id", options->ids, "ids or names of snapshots")
+      ->required();
+  CLI::App* fork =
+      add_id(add("fork", "copy a running sandbox and print the ids of the copies", sandbox_fork));
+  fork->add_option("-n,--count", options->count, "how many (1 to 100)")->capture_default_str();
+  fork->add_option("--timeout", options->timeout, "how long each lives")->capture_default_str();
+  add_id(add("rollback", "put a running sandbox back to a snapshot", sandbox_rollback))
+      ->add_option("snapshot", options->snapshot, "id or name of a snapshot")
+      ->required();
   add_ids(add("kill", "end sandboxes and remove all they owned", sandbox_kill));
   add_filters(add("kill-all", "end all sandboxes", sandbox_kill_all));
 

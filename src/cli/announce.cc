@@ -16,9 +16,11 @@ Addresses addresses_of(const Sockets& sockets, const ServeOptions& options) {
     const std::string port = sockets.tls->address.substr(sockets.tls->address.rfind(':'));
     out.domain = port == ":443" ? options.domain : options.domain + port;
     out.https = "https://api." + out.domain;
+    out.tls = reachable(sockets.tls->address);
     if (options.tls_cert.empty()) out.ca_file = Home::at(options.home).ca_file();
   }
   if (sockets.metrics) out.metrics = "http://" + reachable(sockets.metrics->address) + "/metrics";
+  if (sockets.executor) out.executor = "http://" + reachable(sockets.executor->address);
   return out;
 }
 
@@ -43,6 +45,9 @@ void announce(const Addresses& addresses, const std::string& key) {
       "    \"import { Sandbox } from 'e2b'; const s = await Sandbox.create(); "
       "console.log((await s.commands.run('uname -a')).stdout); await s.kill()\"\n\n",
       addresses.http.c_str(), tls ? " and " : "", addresses.https.c_str());
+  if (!addresses.executor.empty()) {
+    std::fprintf(stderr, "The executor API is at %s.\n\n", addresses.executor.c_str());
+  }
   // Whoever reads our stdout (`eval "$(atoll up --detach)"`) sees its end now.
   if (const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC); null >= 0) {
     ::dup2(null, STDOUT_FILENO);

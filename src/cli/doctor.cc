@@ -1,11 +1,15 @@
 #include "cli/doctor.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
+#include <memory>
 #include <sstream>
 
 #include "base/json.h"
@@ -15,12 +19,37 @@
 #include "cli/sockets.h"
 #include "cli/up.h"
 #include "runtime/jail/host_checks.h"
+#include "snapshot/snapshot.h"
+#include "sys/files.h"
 #include "templates/catalog.h"
 
 namespace atl::cli {
 namespace {
 
 using jail::Check;
+
+// An empty directory that goes with this object.
+class ScratchDir {
+ public:
+  static Result<ScratchDir> make() {
+    std::string path = "/var/tmp/atoll-doctor-XXXXXX";
+    if (::mkdtemp(path.data()) == nullptr) return errno_error("make " + path);
+    ScratchDir dir(path);
+    ATOLL_TRY_ASSIGN(dir.fd_, sys::open_trusted(path, O_RDONLY | O_DIRECTORY));
+    return dir;
+  }
+  ScratchDir(ScratchDir&& other) noexcept = default;
+  ~ScratchDir() {
+    std::error_code ignored;
+    if (path_) std::filesystem::remove_all(*path_, ignored);
+  }
+  const sys::UniqueFd& fd() const { return fd_; }
+
+ private:
+  explicit ScratchDir(std::string path) : path_(std::make_unique<std::string>(std::move(path))) {}
+  std::unique_ptr<std::string> path_;
+  sys::UniqueFd fd_;
+};
 
 Check check_port(const DoctorOptions& options) {
   if (auto running = find_server(options.home); running.ok()) {
@@ -46,6 +75,34 @@ Check check_template(const DoctorOptions& options) {
   if (base.ok()) return {"template", Check::Status::ok, "base is ready", ""};
   return {"template", Check::Status::warn, base.error().message,
           "./atoll run or ./atoll up prepares it"};
+}
+
+// Without it sandboxes work, but paused ones stay in memory.
+Check check_criu(const DoctorOptions& options) {
+  const std::string tools = Home::at(options.home).tools();
+  const std::string prefix = tools + "/criu";
+  const std::string fix = "tools/install-criu " + tools + " (./atoll up does it)";
+  auto found = snapshot::find_tools(prefix);
+  if (!found.ok())
+    return {"criu", Check::Status::warn,
+            found.error().message + "; paused sandboxes stay in memory", fix};
+  if (::geteuid() != 0)
+    return {"criu", Check::Status::warn,
+            "CRIU " + found->version + " is there; only root can try it", "sudo atoll doctor"};
+  auto tried = [&]() -> Result<snapshot::SelfTest> {
+    ATOLL_TRY_ASSIGN(const ScratchDir scratch, ScratchDir::make());
+    return snapshot::self_test(prefix, scratch.fd());
+  }();
+  if (!tried.ok())
+    return {"criu", Check::Status::warn,
+            fmt::format("CRIU {} cannot dump and restore here: {}; paused sandboxes stay in memory",
+                        found->version, tried.error().message),
+            fix};
+  const auto ms = [](std::chrono::microseconds t) { return double(t.count()) / 1000; };
+  return {"criu", Check::Status::ok,
+          fmt::format("CRIU {} dumped a tree in {:.0f} ms and restored it in {:.0f} ms",
+                      tried->version, ms(tried->dump), ms(tried->restore)),
+          ""};
 }
 
 Check check_certificate(const DoctorOptions& options) {
@@ -115,6 +172,7 @@ Result<int> doctor(const DoctorOptions& options) {
   std::vector<Check> checks = jail::check_host(options.home);
   checks.push_back(check_user());
   checks.push_back(check_template(options));
+  checks.push_back(check_criu(options));
   checks.push_back(check_resolver());
   checks.push_back(check_port(options));
   if (!options.domain.empty()) checks.push_back(check_certificate(options));

@@ -9,7 +9,6 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <charconv>
 #include <cstdlib>
 #include <thread>
 
@@ -20,6 +19,7 @@
 #include "cli/sandbox.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
+#include "client/process_stream.h"
 #include "rpc/client.h"
 
 namespace atl::cli {
@@ -223,8 +223,8 @@ net::Task<Result<std::optional<int>>> follow(Session& session, rpc::ServerStream
       put(STDERR_FILENO, event.data().stderr());
       put(STDOUT_FILENO, event.data().pty());
     } else if (event.has_end()) {
-      co_return std::optional<int>(
-          exit_code_of(event.end().exited(), event.end().exit_code(), event.end().status()));
+      co_return std::optional<int>(client::exit_code_of(
+          event.end().exited(), event.end().exit_code(), event.end().status()));
     }
   }
 }
@@ -326,37 +326,6 @@ Result<Inside> find_inside(const ExecOptions& options) {
 }
 
 }  // namespace
-
-int exit_code_of(bool exited, int exit_code, std::string_view status) {
-  if (exited) return exit_code & 0xFF;
-  static constexpr std::pair<std::string_view, int> kSignals[] = {
-      {"hangup", SIGHUP},
-      {"interrupt", SIGINT},
-      {"quit", SIGQUIT},
-      {"illegal instruction", SIGILL},
-      {"trace/breakpoint trap", SIGTRAP},
-      {"aborted", SIGABRT},
-      {"bus error", SIGBUS},
-      {"floating point exception", SIGFPE},
-      {"killed", SIGKILL},
-      {"user defined signal 1", SIGUSR1},
-      {"segmentation fault", SIGSEGV},
-      {"user defined signal 2", SIGUSR2},
-      {"broken pipe", SIGPIPE},
-      {"alarm clock", SIGALRM},
-      {"terminated", SIGTERM},
-  };
-  if (status.starts_with("signal: ")) status.remove_prefix(8);
-  for (const auto& [name, number] : kSignals) {
-    if (status.starts_with(name)) return 128 + number;
-  }
-  int number = 0;
-  if (status.starts_with("signal ")) {
-    std::from_chars(status.data() + 7, status.data() + status.size(), number);
-    if (number > 0 && number < 128) return 128 + number;
-  }
-  return 1;
-}
 
 Result<int> sandbox_exec(const ExecOptions& options) {
   if (options.command.empty()) {

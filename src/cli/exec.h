@@ -29,7 +29,4 @@ Result<int> sandbox_exec(const ExecOptions& options);
 // A login shell with a terminal.
 Result<int> sandbox_connect(ExecOptions options);
 
-// From the agent's words for an end: "signal: killed" is 137.
-int exit_code_of(bool exited, int exit_code, std::string_view status);
-
 }  // namespace atl::cli

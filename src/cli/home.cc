@@ -49,8 +49,11 @@ Result<Home> Home::open(std::string path, ServerUser owner) {
   const ServerUser root{0, 0};
   ATOLL_TRY(ensure_dir(path, 0755, root));
   ATOLL_TRY(ensure_dir(path + "/templates", 0755, root));
+  ATOLL_TRY(ensure_dir(path + "/tools", 0755, root));
   ATOLL_TRY(ensure_dir(path + "/sandboxes", 0700, root));
+  ATOLL_TRY(ensure_dir(path + "/snapshots", 0700, root));
   ATOLL_TRY(ensure_dir(path + "/state", 0700, owner));
+  ATOLL_TRY(ensure_dir(path + "/workspaces", 0700, owner));
   ATOLL_TRY(ensure_dir(path + "/keys", 0700, owner));
   ATOLL_TRY(ensure_dir(path + "/logs", 0755, owner));
   return Home(std::move(path));
@@ -59,6 +62,11 @@ Result<Home> Home::open(std::string path, ServerUser owner) {
 std::string Home::templates() const {
   const char* shared = std::getenv("ATOLL_TEMPLATES");
   return shared != nullptr && *shared != '\0' ? shared : path_ + "/templates";
+}
+
+std::string Home::tools() const {
+  const char* shared = std::getenv("ATOLL_TOOLS");
+  return shared != nullptr && *shared != '\0' ? shared : path_ + "/tools";
 }
 
 std::string default_home(const std::string& option) {
@@ -111,6 +119,12 @@ Result<void> become(ServerUser user) {
   }
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return errno_error("no_new_privs");
   return {};
+}
+
+Result<void> make_owned_dir(const std::string& path, ServerUser owner) {
+  struct stat st{};
+  if (::stat(path.c_str(), &st) == 0) return {};
+  return ensure_dir(path, 0700, owner);
 }
 
 Result<std::string> read_file(const std::string& path) {

@@ -47,13 +47,7 @@ Inside inside_of(Remote remote, std::string id, std::string token, std::string t
   auto shared = std::make_shared<const Remote>(std::move(remote));
   inside.connect = [shared](std::uint16_t) { return connect_remote(*shared); };
   inside.headers = [shared, id, token, traffic_token](std::uint16_t port) {
-    net::Headers headers;
-    headers.add("Host", shared->host);
-    headers.add("E2b-Sandbox-Id", id);
-    headers.add("E2b-Sandbox-Port", std::to_string(port));
-    if (!token.empty()) headers.add("X-Access-Token", token);
-    if (!traffic_token.empty()) headers.add("E2B-Traffic-Access-Token", traffic_token);
-    return headers;
+    return client::headers_for(shared->host, id, port, token, traffic_token);
   };
   return inside;
 }

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/log.h"
+#include "cli/collect.h"
 
 namespace atl::cli {
 namespace {
@@ -31,6 +32,9 @@ net::Task<void> destroy_all(runtime::JailRuntime& runtime, bool& clean) {
       clean = false;
     }
   }
+  auto collecting = remove_snapshots(runtime, [](const auto&) { return true; });
+  auto removed = co_await std::move(collecting);
+  if (!removed.ok() || removed->failed > 0) clean = false;
 }
 
 void remove_run_files(const Home& home, const std::string& name) {
@@ -79,6 +83,7 @@ Result<std::unique_ptr<runtime::JailRuntime>> start_runtime(boost::asio::io_cont
   options.home = home.path();
   options.instance = instance;
   options.templates = home.templates();
+  options.tools = home.tools();
   options.server_gid = user.gid;
   ATOLL_TRY_ASSIGN(options.warden_path, find_program("atoll-warden"));
   ATOLL_TRY_ASSIGN(options.agent_path, find_program("atoll-agent"));

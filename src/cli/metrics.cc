@@ -41,6 +41,17 @@ double quantile(const std::vector<double>& sorted, double part) {
   return sorted[std::min(rank, sorted.size() - 1)];
 }
 
+void quantiles(Text& text, std::string_view name, std::string_view help,
+               std::vector<double> seconds) {
+  if (seconds.empty()) return;
+  std::sort(seconds.begin(), seconds.end());
+  text.family(name, "gauge", help);
+  text.sample("{quantile=\"0.5\"}", quantile(seconds, 0.5));
+  text.sample("{quantile=\"0.9\"}", quantile(seconds, 0.9));
+  text.sample("{quantile=\"0.99\"}", quantile(seconds, 0.99));
+  text.sample("{quantile=\"1\"}", seconds.back());
+}
+
 std::uint64_t count_entries(const char* path) {
   DIR* directory = ::opendir(path);
   if (directory == nullptr) return 0;
@@ -143,15 +154,39 @@ std::string exposition(const MetricsInput& input) {
   text.one("atoll_adopted_total", "counter", "Sandboxes of an earlier server found again.",
            s.adopted);
   text.one("atoll_lost_total", "counter", "Sandboxes that ended by themselves.", s.lost);
-  if (!s.create_seconds.empty()) {
-    std::vector<double> sorted = s.create_seconds;
-    std::sort(sorted.begin(), sorted.end());
-    text.family("atoll_create_seconds", "gauge", "Duration of the last creates, by quantile.");
-    text.sample("{quantile=\"0.5\"}", quantile(sorted, 0.5));
-    text.sample("{quantile=\"0.9\"}", quantile(sorted, 0.9));
-    text.sample("{quantile=\"0.99\"}", quantile(sorted, 0.99));
-    text.sample("{quantile=\"1\"}", sorted.back());
-  }
+  text.family("atoll_paused_sandboxes", "gauge", "Paused sandboxes by where their memory is.");
+  text.sample("{tier=\"frozen\"}", s.paused_frozen);
+  text.sample("{tier=\"dumped\"}", s.paused_dumped);
+  text.sample("{tier=\"disk\"}", s.paused_disk);
+  text.family("atoll_paused_memory_bytes", "gauge", "Memory of paused sandboxes, in RAM or files.");
+  text.sample("{tier=\"frozen\"}", s.frozen_bytes);
+  text.sample("{tier=\"dumped\"}", s.dumped_bytes);
+  text.one("atoll_dumps_total", "counter", "Memory written to files.", s.dumps);
+  text.one("atoll_dumps_cancelled_total", "counter", "Dumps given up for a resume or a kill.",
+           s.dumps_cancelled);
+  text.one("atoll_dump_failures_total", "counter", "Dumps that were refused or failed.",
+           s.dump_failures);
+  text.one("atoll_restores_total", "counter", "Memory read back from files.", s.restores);
+  text.one("atoll_restore_failures_total", "counter", "Restores that failed.", s.restore_failures);
+  quantiles(text, "atoll_dump_seconds", "Duration of the last dumps, by quantile.", s.dump_seconds);
+  quantiles(text, "atoll_restore_seconds", "Duration of the last restores, by quantile.",
+            s.restore_seconds);
+  text.one("atoll_snapshots", "gauge", "Snapshots that clients can name.", s.snapshots);
+  text.one("atoll_snapshots_total", "counter", "Snapshots made, those of forks too.",
+           s.snapshots_total);
+  text.one("atoll_snapshot_failures_total", "counter", "Snapshots that were not made.",
+           s.snapshot_failures);
+  text.one("atoll_forks_total", "counter", "Copies made by forks.", s.forks_total);
+  text.one("atoll_fork_failures_total", "counter", "Copies that were not made.", s.fork_failures);
+  text.one("atoll_rollbacks_total", "counter", "Sandboxes put back to a snapshot.",
+           s.rollbacks_total);
+  text.one("atoll_rollback_failures_total", "counter", "Rollbacks that failed.",
+           s.rollback_failures);
+  quantiles(text, "atoll_snapshot_pause_seconds",
+            "How long sources of the last snapshots stood still, by quantile.",
+            s.snapshot_pause_seconds);
+  quantiles(text, "atoll_create_seconds", "Duration of the last creates, by quantile.",
+            s.create_seconds);
   pool_families(text, s.pool);
   text.one("atoll_http_requests_total", "counter", "Requests to the API and to sandboxes.",
            input.requests);

@@ -5,7 +5,7 @@
 #include "agent/process.pb.h"
 #include "base/encoding.h"
 #include "cli/display.h"
-#include "cli/exec.h"
+#include "client/process_stream.h"
 #include "rpc/client.h"
 
 namespace atl::cli {
@@ -51,7 +51,8 @@ net::Task<Result<int>> run_program(const Inside& inside, const Language& languag
       put(STDOUT_FILENO, event.data().stdout());
       put(STDERR_FILENO, event.data().stderr());
     } else if (event.has_end()) {
-      status = exit_code_of(event.end().exited(), event.end().exit_code(), event.end().status());
+      status =
+          client::exit_code_of(event.end().exited(), event.end().exit_code(), event.end().status());
     }
   }
 }

@@ -10,53 +10,42 @@
 #include <string>
 #include <string_view>
 
-#include "base/json.h"
-#include "base/result.h"
-#include "net/http.h"
+#include "client/server.h"
 
 namespace atl::cli {
 
-struct Remote {
-  std::string host;  // a name or an address
-  std::uint16_t port = 0;
-  bool tls = false;
-  std::string ca_file;  // trusted besides the machine's; may be empty
-  std::string key;
-  std::string url() const;
-};
+using Remote = client::Server;
+using client::number_of;
+using client::open_stream;
+using client::text_of;
 
 // `home_option` as on the command line; empty: environment first, then the default home.
 Result<Remote> find_remote(const std::string& home_option);
-Result<Remote> parse_remote(std::string_view url, std::string key);
-
-net::Task<Result<std::unique_ptr<net::Stream>>> open_stream(const Remote& remote);
+// ATOLL_ADMIN_TOKEN or the file of the home; empty where neither is to be had. Before find_remote,
+// which gives up root.
+std::string find_admin_token(const std::string& home_option);
 
 // One call after the other over a kept connection. Blocking: for verbs, not for servers.
 class ApiClient {
  public:
   explicit ApiClient(Remote remote) : remote_(std::move(remote)) {}
 
-  struct Answer {
-    int status = 0;
-    net::Headers headers;
-    json::value body;  // null when there is none
-  };
+  using Answer = client::ApiAnswer;
   // Errors: what the server answered instead of a 2xx, in its own words; unavailable: no server
   // there.
   Result<Answer> call(std::string_view method, std::string target,
                       std::optional<json::value> body = std::nullopt);
+  // From now on as the administrator, for the team of the key. permission_denied: no token.
+  Result<void> as_administrator(const std::string& token);
   const Remote& remote() const { return remote_; }
 
  private:
   net::Task<Result<net::HttpClient::Answer>> exchange(net::RequestHead head, std::string body);
 
   Remote remote_;
+  net::Headers extra_;  // of every call
   boost::asio::io_context io_;
   std::optional<net::HttpClient> client_;
 };
-
-// Fields of answers; empty or null when they are missing or of another kind.
-std::string text_of(const json::value& object, std::string_view name);
-std::int64_t number_of(const json::value& object, std::string_view name);
 
 }  // namespace atl::cli

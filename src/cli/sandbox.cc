@@ -22,16 +22,6 @@ using std::chrono::seconds;
 constexpr std::size_t kPage = 100;
 constexpr std::size_t kMaxPages = 1000;
 
-Result<seconds> duration_option(const std::string& text, const char* option) {
-  const auto duration = parse_duration(text);
-  if (!duration) {
-    return make_error(Errc::invalid_argument, fmt::format("{}: '{}' is not a duration (90s, 15m, "
-                                                          "2h, 7d)",
-                                                          option, text));
-  }
-  return *duration;
-}
-
 void print_json(const json::value& value) { fmt::print("{}\n", json::serialize(value)); }
 
 seconds since(const std::string& instant) {
@@ -82,12 +72,6 @@ std::string show_template(const json::value& row) {
   return printable(alias.empty() ? text_of(row, "templateID") : alias);
 }
 
-Result<void> check_id(const std::string& id) {
-  if (SandboxId::parse(id)) return {};
-  return make_error(Errc::invalid_argument, "not the id of a sandbox: '" + printable(id) +
-                                                "' (`atoll sandbox ls` shows them)");
-}
-
 // Runs `each` for every id; goes on after failures and reports them.
 template <class Each>
 Result<int> for_each_id(const SandboxOptions& options, Each each) {
@@ -131,6 +115,22 @@ void print_log(const json::value& entry, bool json) {
 }
 
 }  // namespace
+
+Result<seconds> duration_option(const std::string& text, const char* option) {
+  const auto duration = parse_duration(text);
+  if (!duration) {
+    return make_error(Errc::invalid_argument, fmt::format("{}: '{}' is not a duration (90s, 15m, "
+                                                          "2h, 7d)",
+                                                          option, text));
+  }
+  return *duration;
+}
+
+Result<void> check_id(const std::string& id) {
+  if (SandboxId::parse(id)) return {};
+  return make_error(Errc::invalid_argument, "not the id of a sandbox: '" + printable(id) +
+                                                "' (`atoll sandbox ls` shows them)");
+}
 
 Result<std::pair<std::string, std::string>> split_pair(const std::string& text) {
   const std::size_t eq = text.find('=');

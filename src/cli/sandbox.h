@@ -1,6 +1,7 @@
 // `atoll sandbox …`: the verbs that ask the server's API. exec.h has those that go inside.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,17 @@ struct SandboxOptions {
   bool follow = false;
   unsigned lines = 100;
 
-  // pause, resume
-  bool disk_only = false;  // pause: keep the disk, end the processes
+  // pause, snapshot
+  bool disk_only = false;  // keep the disk, not the processes
+
+  // snapshot, fork, rollback
+  std::string id;        // of the sandbox
+  std::string name;      // snapshot: its name; snapshots: only those of this name
+  std::string snapshot;  // rollback: what to go back to
+  unsigned count = 1;    // fork: how many
+
+  // snapshots
+  std::string of_sandbox;  // only those made of this one
 };
 
 Result<int> sandbox_create(const SandboxOptions& options);
@@ -43,6 +53,12 @@ Result<int> sandbox_logs(const SandboxOptions& options);
 Result<int> sandbox_metrics(const SandboxOptions& options);
 Result<int> sandbox_pause(const SandboxOptions& options);
 Result<int> sandbox_resume(const SandboxOptions& options);
+// In snapshot.cc.
+Result<int> sandbox_snapshot(const SandboxOptions& options);
+Result<int> sandbox_snapshots(const SandboxOptions& options);
+Result<int> sandbox_remove_snapshot(const SandboxOptions& options);
+Result<int> sandbox_fork(const SandboxOptions& options);
+Result<int> sandbox_rollback(const SandboxOptions& options);
 Result<int> sandbox_kill(const SandboxOptions& options);
 Result<int> sandbox_kill_all(const SandboxOptions& options);
 
@@ -53,6 +69,10 @@ struct KillCount {
 };
 Result<KillCount> kill_matching(const SandboxOptions& options);
 
+// invalid_argument: not the id of a sandbox.
+Result<void> check_id(const std::string& id);
+// What --timeout and the like say; `option` is named in the error.
+Result<std::chrono::seconds> duration_option(const std::string& text, const char* option);
 // Splits "KEY=VALUE"; invalid_argument otherwise.
 Result<std::pair<std::string, std::string>> split_pair(const std::string& text);
 

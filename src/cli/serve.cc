@@ -9,9 +9,11 @@
 
 #include <algorithm>
 #include <boost/asio/as_tuple.hpp>
+#include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/strand.hpp>
 #include <thread>
@@ -20,18 +22,24 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/announce.h"
+#include "cli/executor_door.h"
 #include "cli/home.h"
 #include "cli/instance.h"
 #include "cli/metrics.h"
 #include "cli/sockets.h"
+#include "cli/standby.h"
 #include "cli/supervisor.h"
 #include "cli/tls_files.h"
 #include "cli/up.h"
+#include "cli/workspace_server.h"
 #include "egress/egress.h"
 #include "engine/engine.h"
+#include "mcp/http_service.h"
 #include "net/http_server.h"
+#include "providers/service.h"
 #include "proxy/gateway.h"
 #include "proxy/proxy.h"
+#include "session/node.h"
 #include "store/keys.h"
 #include "store/store.h"
 #include "sys/self.h"
@@ -49,9 +57,14 @@ struct Server {
   std::unique_ptr<runtime::JailRuntime> runtime;
   std::unique_ptr<net::HttpServer> http;
   std::unique_ptr<net::HttpServer> metrics;
+  std::unique_ptr<ExecutorDoor> executor;  // null: not asked for
   std::unique_ptr<store::Store> store;
   std::unique_ptr<engine::Engine> engine;
+  std::unique_ptr<session::Node> sessions;
   std::unique_ptr<egress::Egress> egress;  // resolver and proxy; null: the runtime has no network
+  std::unique_ptr<WorkspaceServer> workspaces;
+  std::unique_ptr<providers::ProviderService> providers;
+  std::unique_ptr<mcp::HttpService> mcp;
   std::unique_ptr<api::ApiServer> api;
   std::unique_ptr<proxy::Proxy> proxy;
   net::Handler gateway;
@@ -103,7 +116,9 @@ Result<void> write_server_file(const Server& server, const Home& home, bool supe
   facts["warden"] = server.runtime->warden_pid();
   facts["url"] = server.addresses.http;
   if (!server.addresses.https.empty()) facts["https"] = server.addresses.https;
+  if (!server.addresses.tls.empty()) facts["tls"] = server.addresses.tls;
   if (!server.addresses.metrics.empty()) facts["metrics"] = server.addresses.metrics;
+  if (!server.addresses.executor.empty()) facts["executor"] = server.addresses.executor;
   return write_file(home.server_file(), json::serialize(facts) + "\n", 0600, Sync::no);
 }
 
@@ -116,6 +131,9 @@ Result<void> open_doors(Server& server, Sockets& sockets) {
     ATOLL_TRY(
         server.http->listen_tls_fd(sockets.tls->fd.release(), "tls", server.certificate.context));
     asio::co_spawn(server.io, follow_certificate(server.certificate), asio::detached);
+  }
+  if (server.executor) {
+    ATOLL_TRY(server.executor->open(std::move(*sockets.executor)));
   }
   return server.http->listen_fd(sockets.main.fd.release(), "main");
 }
@@ -140,6 +158,18 @@ net::Task<Result<void>> start_egress(Server& server, const Sockets& sockets,
   co_return Result<void>();
 }
 
+// Whoever started us holds the other end of our stdin, and is gone when it ends.
+net::Task<void> follow_stdin() {
+  asio::posix::stream_descriptor in(co_await asio::this_coro::executor, ::dup(STDIN_FILENO));
+  char ignored[256];
+  for (;;) {
+    auto [ec, n] =
+        co_await in.async_read_some(asio::buffer(ignored), asio::as_tuple(asio::use_awaitable));
+    if (ec) break;
+  }
+  ::kill(::getpid(), SIGINT);
+}
+
 // From the engine's start to the end of the process.
 net::Task<void> life(Server& server, const Home& home, const ServeOptions& options,
                      Sockets& sockets, std::string key) {
@@ -151,6 +181,13 @@ net::Task<void> life(Server& server, const Home& home, const ServeOptions& optio
   auto opening = start_egress(server, sockets, options);
   if (auto opened = co_await std::move(opening); !opened.ok()) {
     server.fail("cannot serve sandboxes' way out", opened.error());
+    co_return;
+  }
+  auto finding = server.sessions->start();
+  co_await std::move(finding);
+  auto preparing = server.workspaces->start();
+  if (auto ready = co_await std::move(preparing); !ready.ok()) {
+    server.fail("the storage of workspaces cannot be used", ready.error());
     co_return;
   }
   const bool supervised = !options.supervised.empty();
@@ -169,11 +206,18 @@ net::Task<void> life(Server& server, const Home& home, const ServeOptions& optio
     ::close(kReadyFd);
   }
 
+  if (options.with_stdin) asio::co_spawn(server.io, follow_stdin(), [](std::exception_ptr) {});
   auto [ec, number] = co_await signals.async_wait(asio::as_tuple(asio::use_awaitable));
   (void)ec;
   const bool kill = number == SIGINT;
   log::info(kill ? "stopping; sandboxes are killed" : "stopping; sandboxes go on",
             {{"signal", kill ? "SIGINT" : "SIGTERM"}});
+  auto leaving = server.sessions->stop();
+  co_await std::move(leaving);
+  if (server.executor) {
+    auto closing = server.executor->shutdown(kDrain);
+    co_await std::move(closing);
+  }
   // Sandboxes first: their clients see a dead sandbox, instead of keeping the drain waiting for
   // streams that never end.
   auto ending = server.engine->shutdown(
@@ -196,6 +240,10 @@ Result<Sockets> inherited_sockets(const std::string& words) {
   if (has_word(words, "metrics")) {
     ATOLL_TRY_ASSIGN(Listening metrics, adopt_listening(kMetricsFd));
     out.metrics.emplace(std::move(metrics));
+  }
+  if (has_word(words, "executor")) {
+    ATOLL_TRY_ASSIGN(Listening executor, adopt_listening(kExecutorFd));
+    out.executor.emplace(std::move(executor));
   }
   return out;
 }
@@ -230,9 +278,13 @@ Result<engine::EngineOptions> engine_options(const ServeOptions& options, const 
   out.max_per_key = options.max_per_key;
   out.max_creates_in_flight = options.max_creates;
   out.max_connections_per_sandbox = options.max_connections_per_sandbox;
+  out.keep_frozen = std::chrono::seconds(options.keep_frozen);
+  out.max_frozen_memory = options.max_frozen_memory;
   out.pool.ready = options.pool_ready;
   out.pool.skeletons = options.pool_skeletons;
   out.pool.zygotes = !options.no_zygotes;
+  if (!options.executor.listen.empty())
+    out.pool.from_start.push_back(options.executor.template_name);
   return out;
 }
 
@@ -255,10 +307,12 @@ Result<void> configure_log(const ServeOptions& options) {
 }
 
 Result<int> serve(const ServeOptions& options) {
+  if (has_word(options.supervised, "relay")) return relay_connections(options);
   const bool supervised = !options.supervised.empty();
   const pid_t parent = ::getppid();
   if (supervised) ::setsid();  // the terminal's signals are for the supervisor
   ATOLL_TRY(configure_log(options));
+  ATOLL_TRY_ASSIGN(executor::Settings executor_settings, settings_of(options.executor));
   ::signal(SIGPIPE, SIG_IGN);
   sys::raise_open_files();
   ATOLL_TRY_ASSIGN(const ServerUser user, find_server_user());
@@ -269,6 +323,8 @@ Result<int> serve(const ServeOptions& options) {
   ATOLL_TRY_ASSIGN(const Instance instance, std::move(claimed));
   ATOLL_TRY_ASSIGN(Sockets sockets,
                    supervised ? inherited_sockets(options.supervised) : open_sockets(options));
+  // Keys of the storage are read here, and nobody who is started from now on has them.
+  ATOLL_TRY_ASSIGN(blobs::Location storage, find_storage(options.blobs, home, user));
   Server server;
   ATOLL_TRY_ASSIGN(server.certificate, load_certificate(options, home));
   ATOLL_TRY(sweep_dead_runs(home, user));
@@ -292,13 +348,49 @@ Result<int> serve(const ServeOptions& options) {
   ATOLL_TRY_ASSIGN(engine::EngineOptions chosen, engine_options(options, home, server.addresses));
   ATOLL_TRY_ASSIGN(server.engine, engine::Engine::create(server.io, *server.store, *server.runtime,
                                                          std::move(chosen)));
-  server.api = std::make_unique<api::ApiServer>(*server.engine, *server.store,
-                                                api::ApiOptions{.admin_token = admin});
+  ATOLL_TRY_ASSIGN(server.workspaces, WorkspaceServer::create(server.io, home, std::move(storage),
+                                                              *server.engine, *server.store));
+  session::NodeOptions node;
+  node.id_file = home.node_file();
+  node.domain = server.addresses.domain;
+  node.shared = options.store;
+  node.url =
+      options.advertise.empty() ? "http://" + reachable(sockets.main.address) : options.advertise;
+  node.admin_token = admin;
+  ATOLL_TRY_ASSIGN(server.sessions, session::Node::create(server.io, *server.engine, *server.store,
+                                                          std::move(node)));
+  ATOLL_TRY_ASSIGN(server.providers, providers::ProviderService::create(
+                                         *server.engine, *server.store, home.provider_key_file()));
+  mcp::HttpOptions mcp_options;
+  mcp_options.version = options.version;
+  mcp_options.domain = options.domain;
+  server.mcp = std::make_unique<mcp::HttpService>(
+      server.sessions->sessions(), &server.workspaces->workspaces(), std::move(mcp_options));
+  server.api = std::make_unique<api::ApiServer>(
+      *server.engine, *server.store,
+      api::ApiOptions{.admin_token = admin,
+                      .version = options.version,
+                      .vouched_team = server.sessions->vouched_team()},
+      std::vector<api::Service*>{
+          &server.sessions->service(),
+          &server.workspaces->service(),
+          server.providers.get(),
+          server.mcp.get(),
+      });
   proxy::ProxyOptions proxy_options;
   proxy_options.domain = options.domain;
-  proxy_options.is_control_path = api::ApiServer::is_control_path;
+  proxy_options.is_control_path = [&server](std::string_view path) {
+    return server.api->is_control_path(path);
+  };
   server.proxy = std::make_unique<proxy::Proxy>(*server.engine, proxy_options);
-  server.gateway = proxy::make_gateway_handler(*server.api, *server.proxy);
+  server.gateway =
+      server.sessions->in_front_of(proxy::make_gateway_handler(*server.api, *server.proxy),
+                                   {proxy_options.domain, proxy_options.is_control_path});
+
+  if (sockets.executor) {
+    server.executor = std::make_unique<ExecutorDoor>(
+        server.io, *server.engine, server.store->default_team().id, std::move(executor_settings));
+  }
 
   server.runtime->on_lost([&server] {
     server.fail("the warden is gone; stopping. Sandboxes go on and are found again",

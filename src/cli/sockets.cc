@@ -126,6 +126,10 @@ Result<Sockets> open_sockets(const ServeOptions& options) {
     ATOLL_TRY_ASSIGN(Listening tls, listen_on(options.tls_listen));
     out.tls.emplace(std::move(tls));
   }
+  if (!options.executor.listen.empty()) {
+    ATOLL_TRY_ASSIGN(Listening executor, listen_on(options.executor.listen));
+    out.executor.emplace(std::move(executor));
+  }
   if (options.metrics_listen == "off") return out;
   if (!options.metrics_listen.empty()) {
     ATOLL_TRY_ASSIGN(Listening metrics, listen_on(options.metrics_listen));

@@ -34,6 +34,7 @@ struct Sockets {
   Listening main;
   std::optional<Listening> tls;
   std::optional<Listening> metrics;
+  std::optional<Listening> executor;
 };
 
 struct ServeOptions;

@@ -13,6 +13,7 @@
 #include "cli/home.h"
 #include "cli/instance.h"
 #include "cli/sockets.h"
+#include "cli/standby.h"
 #include "sys/poller.h"
 #include "sys/process.h"
 #include "sys/self.h"
@@ -109,6 +110,10 @@ class Supervisor {
     if (sockets_.metrics) {
       words += ",metrics";
       spawn.fds.emplace_back(sockets_.metrics->fd.get(), kMetricsFd);
+    }
+    if (sockets_.executor) {
+      words += ",executor";
+      spawn.fds.emplace_back(sockets_.executor->fd.get(), kExecutorFd);
     }
     if (!ever_healthy_) spawn.fds.emplace_back(STDOUT_FILENO, STDOUT_FILENO);
     spawn.argv.push_back("--supervised");
@@ -239,8 +244,10 @@ Result<int> supervise(const ServeOptions& options, int argc, char** argv) {
   ATOLL_TRY(configure_log(options));
   ATOLL_TRY_ASSIGN(const ServerUser user, find_server_user());
   ATOLL_TRY_ASSIGN(const Home home, Home::open(options.home, user));
-  ATOLL_TRY_ASSIGN(const Instance instance,
-                   Instance::claim(home, std::string(kMainInstance), user));
+  auto claimed = Instance::claim(home, std::string(kMainInstance), user);
+  const bool wait =
+      options.standby && !claimed.ok() && claimed.error().code == Errc::already_exists;
+  if (!wait && !claimed.ok()) return std::move(claimed).error();
   ATOLL_TRY_ASSIGN(Sockets sockets, open_sockets(options));
   // By name and not by /proc/self/exe: the next server is the program that is installed then.
   std::error_code ec;
@@ -250,9 +257,18 @@ Result<int> supervise(const ServeOptions& options, int argc, char** argv) {
   for (int i = 2; i < argc; ++i) arguments.emplace_back(argv[i]);
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) return errno_error("become a subreaper");
   ATOLL_TRY_ASSIGN(sys::UniqueFd signals, take_signals());
+  std::optional<Instance> held;
+  if (wait) {
+    ATOLL_TRY_ASSIGN(auto taken,
+                     stand_by(options, home, user, sockets, signals, program, arguments));
+    if (!taken) return 0;
+    held.emplace(std::move(*taken));
+  } else {
+    held.emplace(std::move(*claimed));
+  }
   ATOLL_TRY_ASSIGN(sys::Poller poller, sys::Poller::create());
-  Supervisor supervisor(instance, std::move(sockets), std::move(poller), std::move(signals),
-                        program, std::move(arguments));
+  Supervisor supervisor(*held, std::move(sockets), std::move(poller), std::move(signals), program,
+                        std::move(arguments));
   return supervisor.run();
 }
 

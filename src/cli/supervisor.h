@@ -27,12 +27,14 @@
 namespace atl::cli {
 
 // Numbers of the descriptors that a server inherits; ServeOptions::supervised lists which of the
-// last two there are ("tls", "metrics"), and "announce" for the first server of a supervisor.
+// last three there are ("tls", "metrics", "executor"), and "announce" for the first server of a
+// supervisor.
 inline constexpr int kLockFd = 3;
 inline constexpr int kReadyFd = 4;  // the server writes one byte when it is healthy
 inline constexpr int kMainFd = 5;
 inline constexpr int kTlsFd = 6;
 inline constexpr int kMetricsFd = 7;
+inline constexpr int kExecutorFd = 8;
 
 bool has_word(std::string_view list, std::string_view word);
 

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "cli/exec.h"
-#include "cli/remote.h"
 #include "cli/sandbox.h"
 
 namespace atl::cli {
@@ -39,33 +37,6 @@ TEST(Duration, Shows) {
 TEST(Printable, HidesControlCharacters) {
   EXPECT_EQ(printable("a\x1b[2Jb\nc\td"), "a\\x1b[2Jb\\x0ac d");
   EXPECT_EQ(printable("grün"), "grün");
-}
-
-TEST(ExitCode, OfProcessesAndSignals) {
-  EXPECT_EQ(exit_code_of(true, 3, "exit status 3"), 3);
-  EXPECT_EQ(exit_code_of(false, -1, "signal: killed"), 137);
-  EXPECT_EQ(exit_code_of(false, -1, "signal: segmentation fault (core dumped)"), 139);
-  EXPECT_EQ(exit_code_of(false, -1, "signal: user defined signal 2"), 140);
-  EXPECT_EQ(exit_code_of(false, -1, "signal: signal 34"), 162);
-  EXPECT_EQ(exit_code_of(false, -1, "what?"), 1);
-}
-
-TEST(Remote, Parses) {
-  auto plain = parse_remote("http://127.0.0.1:3000", "k");
-  ASSERT_TRUE(plain.ok());
-  EXPECT_EQ(plain->host, "127.0.0.1");
-  EXPECT_EQ(plain->port, 3000);
-  EXPECT_FALSE(plain->tls);
-  auto secure = parse_remote("https://api.example.test/", "k");
-  ASSERT_TRUE(secure.ok());
-  EXPECT_EQ(secure->port, 443);
-  EXPECT_TRUE(secure->tls);
-  auto v6 = parse_remote("http://[::1]:80", "k");
-  ASSERT_TRUE(v6.ok());
-  EXPECT_EQ(v6->host, "::1");
-  EXPECT_EQ(v6->url(), "http://[::1]:80");
-  for (const char* bad : {"", "ftp://x", "http://", "http://x:y", "http://x:70000"})
-    EXPECT_FALSE(parse_remote(bad, "k").ok()) << bad;
 }
 
 TEST(Pairs, NeedAKey) {

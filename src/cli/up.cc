@@ -97,7 +97,7 @@ Result<int> down(const std::string& home_path, Sandboxes sandboxes) {
 Result<int> up_detached(const ServeOptions& options, int argc, char** argv) {
   ATOLL_TRY_ASSIGN(const ServerUser user, find_server_user());
   ATOLL_TRY_ASSIGN(const Home home, Home::open(options.home, user));
-  if (auto running = find_server(options.home); running.ok()) {
+  if (auto running = find_server(options.home); running.ok() && !options.standby) {
     return make_error(Errc::already_exists,
                       "a server already runs for this home: " + running->url +
                           ". FIX: stop it with `atoll down`, or choose another --home");

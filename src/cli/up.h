@@ -2,6 +2,7 @@
 // stop it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,19 @@
 namespace atl::cli {
 
 inline constexpr std::string_view kMetricsAddress = "127.0.0.1:9464";
+
+// RAGFlow's executor_manager API (src/executor), as it is written on the command line.
+struct ExecutorOptions {
+  std::string listen;  // empty: it is not served
+  std::string key;     // empty: nobody is asked for one
+  std::string time = "10s";
+  std::string memory = "256m";
+  unsigned pool = 4;
+  std::string rate = "off";
+  std::string template_name = "code-interpreter-v1";
+  bool static_check = false;
+  bool offline = false;
+};
 
 struct ServeOptions {
   std::string home;
@@ -40,6 +54,23 @@ struct ServeOptions {
   unsigned pool_ready = 4;
   unsigned pool_skeletons = 4;
   bool no_zygotes = false;  // kernels are started cold
+
+  // Paused sandboxes: seconds in which they are only frozen before their memory goes to files, and
+  // how much RAM all that are frozen may hold (0: no limit).
+  unsigned keep_frozen = 0;
+  std::uint64_t max_frozen_memory = 0;
+
+  ExecutorOptions executor;
+  // Where workspaces are: "dir:/PATH", "s3://BUCKET/PREFIX?endpoint=…"; empty: in the home.
+  std::string blobs;
+
+  bool with_stdin = false;  // ends, with its sandboxes, when its stdin does
+  // Sessions that several servers share: where (redis://…; empty: they are this server's own), and
+  // where the others reach this one (empty: as --listen says).
+  std::string store;
+  std::string advertise;
+
+  bool standby = false;  // while another process serves the home, wait for its end (standby.h)
 
   // What a supervisor handed over, as words (supervisor.h); empty: a server of its own.
   std::string supervised;
