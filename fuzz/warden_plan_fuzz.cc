@@ -58,6 +58,10 @@ void parse(std::span<const std::byte> bytes) {
     if (const auto* named = std::get_if<jail::wire::IdRequest>(&*request)) {
       require(is_name(jail::wire::from_field(named->id)));
     }
+    if (const auto* limit = std::get_if<jail::wire::SetMemoryRequest>(&*request)) {
+      require(is_name(jail::wire::from_field(limit->id)));
+      require(limit->memory_bytes >= jail::wire::kMinMemory);
+    }
     if (const auto* change = std::get_if<jail::wire::SetNetworkRequest>(&*request)) {
       require(is_name(jail::wire::from_field(change->id)));
     }

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("ATOLL_BUILD", ROOT / "build" / "release"))
 ATOLL = str(BUILD / "bin/atoll")
 os.environ.setdefault("ATOLL_TEMPLATES", "/var/lib/atoll/templates")
+os.environ.setdefault("ATOLL_TOOLS", "/var/lib/atoll/tools")
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("E2B_") and name != "ATOLL_HOME"}
 
 
@@ -123,6 +124,14 @@ class Terminal:
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
         check(False, f"it did not end; the terminal shows {self.seen[-600:]!r}")
+
+    def expect_prompt(self, text, limit=10):
+        """The editor shows its prompt before it takes the terminal over; keys count from then on."""
+        self.expect(text, limit)
+        end = time.monotonic() + limit
+        while termios.tcgetattr(self.fd)[3] & termios.ICANON:
+            check(time.monotonic() < end, f"the editor does not take the terminal over; it shows {self.seen[-600:]!r}")
+            time.sleep(0.01)
 
 
 def run_tests(name, tests, machine):

@@ -74,6 +74,12 @@ void JailTest::SetUp() {
   if (templates_.empty() || ::access((templates_ + "/base/rootfs/bin/sh").c_str(), X_OK) != 0) {
     GTEST_SKIP() << "no template: set ATOLL_TEST_HOME to a home with templates/base/rootfs";
   }
+  const char* tools = ::getenv("ATOLL_TOOLS");
+  if (tools != nullptr) {
+    tools_ = tools;
+  } else if (home != nullptr) {
+    tools_ = std::string(home) + "/tools";
+  }
   char name[] = "/var/tmp/atoll-jail-test-XXXXXX";
   ASSERT_NE(::mkdtemp(name), nullptr);
   home_ = name;
@@ -101,6 +107,7 @@ Result<void> JailTest::start(std::vector<std::string> extra_args) {
   options.agent_path = agent_path_;
   options.kernels_path = kernels_path_;
   options.server_gid = server_gid_;
+  options.tools = tools_;
   options.extra_args = std::move(extra_args);
   ATOLL_TRY_ASSIGN(runtime_, runtime::JailRuntime::start(io_, std::move(options)));
   return {};

@@ -75,6 +75,7 @@ class JailTest : public ::testing::Test {
   gid_t server_gid_ = 0;
   std::string home_;
   std::string templates_;
+  std::string tools_;  // ATOLL_TOOLS, or ATOLL_TEST_HOME/tools
   std::string agent_path_ = ATOLL_PROBE_AGENT;
   std::string kernels_path_ = ATOLL_KERNELS;
 

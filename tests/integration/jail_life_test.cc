@@ -309,6 +309,20 @@ TEST_F(JailLife, TwoWardensDoNotShareAHome) {
   EXPECT_EQ(second.error().code, Errc::failed_precondition) << second.error().message;
 }
 
+// The warden works on a process that is gone by then: what is told is why it went.
+TEST_F(JailLife, AnEarlyFailureInsideIsTheReasonWhateverElseFailsOfIt) {
+  for (const char* late : {"ids", "oom_score", "network.link", "template", "root", "handover"}) {
+    ASSERT_NO_FATAL_FAILURE(begin({"--fail-at", "cgroup.enter", "--late-at", late}));
+    auto created = await(runtime_->create(spec()));
+    ASSERT_FALSE(created.ok()) << late;
+    EXPECT_EQ(created.error().sys_errno, EIO) << late << ": " << created.error().message;
+    EXPECT_TRUE(created.error().message.starts_with("cgroup.enter:"))
+        << late << ": " << created.error().message;
+    EXPECT_EQ(leaks(), "") << late;
+    stop();
+  }
+}
+
 TEST_F(JailLife, FailureOfAnyStepLeavesNothing) {
   const std::vector<std::string> names = step_names();
   ASSERT_GE(names.size(), 35u);

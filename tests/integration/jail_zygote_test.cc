@@ -149,6 +149,31 @@ TEST_F(JailZygote, ANurseryComesInAndForksKernels) {
   EXPECT_EQ(await(runtime_->warm(id)).error().code, Errc::failed_precondition);
 }
 
+// A restored sandbox has a time namespace of its own. A kernel outside of it could be dumped, but
+// not restored.
+TEST_F(JailZygote, ARestoredSandboxGetsKernelsOfItsOwnTime) {
+  prepared();
+  if (tools_.empty()) GTEST_SKIP() << "no CRIU: set ATOLL_TOOLS to the directory above criu/";
+  const SandboxId id = create_slim();
+  ASSERT_TRUE(await(runtime_->freeze(id)).ok());
+  auto written = await(runtime_->dump(id));
+  ASSERT_TRUE(written.ok()) << written.error().message;
+  runtime::SandboxSpec wanted = spec();
+  wanted.id = id;
+  wanted.template_id = kTemplate;
+  wanted.limits.memory_bytes = 1ull << 30;
+  wanted.disk = runtime::Disk::kept;
+  wanted.memory = runtime::Memory::kept;
+  auto revived = await(runtime_->create(std::move(wanted)));
+  ASSERT_TRUE(revived.ok()) << revived.error().message;
+  const auto lines = warmed(id, 1, {"os.readlink('/proc/self/ns/time')"});
+  ASSERT_EQ(lines.size(), 2u);
+  const std::string first = inside(id, "readlink /proc/1/ns/time").output;
+  EXPECT_NE(first, host("readlink /proc/self/ns/time"));
+  EXPECT_NE(lines[1].find(first.substr(0, first.find('\n'))), std::string::npos)
+      << lines[1] << first;
+}
+
 TEST_F(JailZygote, WithoutAnAgentThatListensNothingStays) {
   prepared();
   const SandboxId id = create_slim();
@@ -315,7 +340,7 @@ TEST_F(JailZygote, NurseriesOutliveTheWardenZygotesDoNot) {
   EXPECT_TRUE(gone(before));
   prepared();
   EXPECT_EQ(condition(id), runtime::Condition::running);
-  // The template of an adopted sandbox is not known.
+  // It has a nursery, for all that is known.
   EXPECT_EQ(await(runtime_->warm(id)).error().code, Errc::failed_precondition);
   const SandboxId other = create_slim();
   EXPECT_EQ(warmed(other, 1, {"1"}).size(), 2u);
@@ -323,13 +348,11 @@ TEST_F(JailZygote, NurseriesOutliveTheWardenZygotesDoNot) {
 
 TEST_F(JailZygote, AFailedStepLeavesNoProcessAndAFailureInsideEndsTheSandbox) {
   const std::vector<std::pair<std::string, bool>> steps = {
-      {"warm.pid_namespace", false}, {"warm.fork", false},
-      {"warm.descriptors", false},   {"warm.cgroup", false},
-      {"warm.oom_score", false},     {"warm.namespaces", false},
-      {"warm.connect", false},       {"warm.session", true},
-      {"warm.root", true},           {"warm.bounding_set", true},
-      {"warm.groups", true},         {"warm.filter", true},
-      {"warm.user", true},           {"warm.capabilities", true},
+      {"warm.pid_namespace", false}, {"warm.fork", false},        {"warm.between", false},
+      {"warm.descriptors", false},   {"warm.cgroup", false},      {"warm.oom_score", false},
+      {"warm.namespaces", false},    {"warm.connect", false},     {"warm.session", true},
+      {"warm.root", true},           {"warm.bounding_set", true}, {"warm.groups", true},
+      {"warm.filter", true},         {"warm.user", true},         {"warm.capabilities", true},
       {"warm.check", true},          {"warm.null", true}};
   for (const auto& [step, ends] : steps) {
     prepared({"--fail-at", step});
@@ -518,6 +541,33 @@ TEST_F(JailZygote, ManyAtOnce) {
   for (int i = 0; i < 200 && done < int(ids.size()); ++i) pause_for(std::chrono::milliseconds(50));
   EXPECT_EQ(done, int(ids.size()));
   for (const SandboxId& id : ids) EXPECT_EQ(answers(id).size(), 2u);
+}
+
+// A restored sandbox has a time namespace of its own, and is of its template as before.
+TEST_F(JailZygote, ARevivedSandboxIsWarmedAgain) {
+  if (tools_.empty()) GTEST_SKIP() << "no CRIU: set ATOLL_TOOLS to the directory above criu/";
+  prepared();
+  const SandboxId id = create_slim();
+  const std::string where = "os.readlink('/proc/self/ns/time')";
+  for (int round = 0; round < 3; ++round) {
+    const auto lines = warmed(id, 1, {"6*7", where});
+    ASSERT_EQ(lines.size(), 3u);
+    EXPECT_NE(lines[1].find("42"), std::string::npos) << lines[1];
+    const std::string space = inside(id, "readlink /proc/1/ns/time | tr -d '\\n'").output;
+    EXPECT_NE(lines[2].find(space), std::string::npos) << lines[2] << " is not " << space;
+    EXPECT_TRUE(nobody_left(id));
+    ASSERT_TRUE(await(runtime_->freeze(id)).ok());
+    auto written = await(runtime_->dump(id));
+    ASSERT_TRUE(written.ok()) << written.error().message;
+    runtime::SandboxSpec again = spec();
+    again.id = id;
+    again.template_id = kTemplate;
+    again.limits.memory_bytes = 1ull << 30;
+    again.disk = runtime::Disk::kept;
+    again.memory = runtime::Memory::kept;
+    auto created = await(runtime_->create(again));
+    ASSERT_TRUE(created.ok()) << created.error().message;
+  }
 }
 
 }  // namespace

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROWS = Path(__file__).resolve().parents[1] / "rows.tsv"
-SDK_AREAS = ("commands", "files", "pty", "git", "sandbox", "lifecycle", "network", "code", "languages", "charts", "flows")
+SDK_AREAS = ("commands", "files", "pty", "git", "sandbox", "lifecycle", "snapshots", "network", "code", "languages", "charts", "flows")
 # Without an SDK, and with the official command line.
-RAW_AREAS = ("wire", "api", "proxy", "egress", "http2", "bad-input", "cli", "interpreter", "bombs", "cycles", "kill", "host", "limits", "restart")
+RAW_AREAS = ("wire", "api", "proxy", "egress", "http2", "bad-input", "cli", "interpreter", "mcp", "bombs", "cycles", "kill", "host", "limits", "restart", "memory", "memory-matrix", "sessions", "workspaces", "executor", "providers", "guides")
 AREAS = SDK_AREAS + RAW_AREAS
 MODES = {"T": "tls", "P": "plain", "D": "debug"}
 # An old release is a client of its own.
@@ -73,11 +73,14 @@ def read_suite(path, client, mode, old=False):
     path = Path(path)
     if not path.exists():
         return results
+    # What cases found out about the machine.
+    told = Path(f"{path}.notes")
+    notes = {entry["id"]: entry["note"] for entry in map(json.loads, told.read_text().splitlines())} if told.exists() else {}
     for line in path.read_text().splitlines():
         entry = json.loads(line)
         name = entry.get("client") or client
         results.append(Result(entry["id"], name + OLD if old and name else name, mode, entry["outcome"],
-                              entry.get("ms", 0), entry.get("reason") or "", entry.get("error") or ""))
+                              entry.get("ms", 0), entry.get("reason") or notes.get(entry["id"], ""), entry.get("error") or ""))
     return results
 
 
@@ -107,7 +110,7 @@ def table(results):
     for area in (area for area in AREAS if any(key[0] == area for key in ran)):
         cells = [f"{label(mode, client)} {passed[area, mode, client]}/{ran[area, mode, client]}"
                  for mode, client in columns if ran[area, mode, client]]
-        lines.append(f"{area:<10} {sum(passed[area, m, c] for m, c in columns):>5} of {sum(ran[area, m, c] for m, c in columns):<5}"
+        lines.append(f"{area:<13} {sum(passed[area, m, c] for m, c in columns):>5} of {sum(ran[area, m, c] for m, c in columns):<5}"
                      f"{took[area] / 1000:>7.1f} s  " + ", ".join(cells))
     return "\n".join(lines)
 

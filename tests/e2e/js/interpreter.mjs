@@ -6,7 +6,7 @@ import { row as declare } from './support.mjs'
 export { Sandbox }
 export const template = process.env.E2E_CODE_TEMPLATE ?? 'code-interpreter-v1'
 // A full template has all languages; R and Java take a while to start on a small machine.
-export const limitMs = 60_000 * Number(process.env.E2E_TIME_SCALE ?? 1)
+export const limitMs = 60_000
 
 export const languages = JSON.parse(readFileSync(new URL('../cells/languages.json', import.meta.url), 'utf8'))
 export const chartCell = (name) => readFileSync(new URL(`../cells/charts/${name}.py`, import.meta.url), 'utf8')

@@ -187,8 +187,9 @@ describe('lifecycle/timeout', parallel, () => {
     assert.equal(await sandbox.isRunning(), true)
     // The new end is at least five minutes away.
     assert.ok((await sandbox.getInfo()).endAt - Date.now() > 290_000)
+    // Its old stream ended with the memory that it led to; the process goes on.
+    await assert.rejects(server.wait())
     assert.equal(await server.kill(), true)
-    await assert.rejects(server.wait(), /signal: killed|exit status|-1/)
   })
 
   row('lifecycle/timeout: auto-resume by the SDK itself', {

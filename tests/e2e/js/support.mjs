@@ -13,8 +13,9 @@ export const debug = process.env.E2B_DEBUG === 'true'
 export const overTls = !debug && !process.env.E2B_API_URL
 // Set when a release other than the newest is tested.
 export const oldRelease = process.env.E2E_OLD === '1'
+// All limits are for a fast machine; a slow one has so many times as long.
 const timeScale = Number(process.env.E2E_TIME_SCALE ?? 1)
-export const perTestLimitMs = 30_000 * timeScale
+const perTestLimitMs = 30_000
 
 // Cases of one area run a few at a time: most of them wait rather than compute.
 export const parallel = { concurrency: Number(process.env.E2E_JOBS ?? 4) }
@@ -23,9 +24,10 @@ export const unique = (prefix) => `${prefix}-${randomBytes(6).toString('hex')}`
 
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
 
-// Waits until `probe` returns something other than undefined/false, at most `limitMs`.
-export async function until(what, probe, limitMs = 10_000 * timeScale) {
-  const end = Date.now() + limitMs
+// Waits until `probe` returns something other than undefined/false, at most `limitMs`. Only for what must happen: waiting for something
+// that must not would take longer for nothing.
+export async function until(what, probe, limitMs = 10_000) {
+  const end = Date.now() + limitMs * timeScale
   for (;;) {
     const value = await probe()
     if (value) return value
@@ -46,6 +48,14 @@ export const visit = (sandbox, port, { path = '/', headers = {}, ...options } = 
   fetch((overTls ? `https://${sandbox.getHost(port)}` : process.env.E2B_SANDBOX_URL) + path,
         { redirect: 'manual', signal: AbortSignal.timeout(15_000 * timeScale), ...options, headers: { ...route(sandbox, port), ...headers } })
 
+// What the control plane says of the sandbox, also what the SDK has no name for.
+export async function control(sandbox) {
+  const api = overTls ? `https://api.${process.env.E2B_DOMAIN}` : process.env.E2B_API_URL
+  const response = await fetch(`${api}/sandboxes/${sandbox.sandboxId}`, { headers: { 'X-API-Key': process.env.E2B_API_KEY } })
+  assert.equal(response.status, 200)
+  return response.json()
+}
+
 const rows = new Map(readFileSync(new URL('../rows.tsv', import.meta.url), 'utf8').split('\n')
   .filter((line) => line && !line.startsWith('#')).map((line) => line.split('\t')).map(([id, , where]) => [id, where]))
 
@@ -60,7 +70,7 @@ export const applies = (id) =>
 export function row(id, options, body) {
   if (!rows.has(id)) throw new Error(`rows.tsv does not know '${id}'`)
   if (!applies(id)) return
-  const limit = options.limitMs ?? perTestLimitMs
+  const limit = (options.limitMs ?? perTestLimitMs) * timeScale
   test(id, { timeout: limit, skip: options.skip }, async (t) => {
     const cleanups = []
     const defer = (cleanup) => cleanups.push(cleanup)

@@ -10,6 +10,7 @@ names of its own and ends what it started.
 
 import asyncio
 import inspect
+import json
 import os
 import secrets
 import time
@@ -91,6 +92,14 @@ async def visit(sbx, port, path="/", headers=(), **options):
     """A request to a server inside the sandbox."""
     base = f"https://{sbx.get_host(port)}" if OVER_TLS else os.environ["E2B_SANDBOX_URL"]
     return await asyncio.to_thread(fetch, base + path, {**route(sbx, port), **dict(headers)}, **options)
+
+
+async def control(sbx):
+    """What the control plane says of the sandbox, also what the SDK has no name for."""
+    api = f"https://api.{os.environ['E2B_DOMAIN']}" if OVER_TLS else os.environ["E2B_API_URL"]
+    status, _, body = await asyncio.to_thread(fetch, f"{api}/sandboxes/{sbx.sandbox_id}", {"X-API-Key": os.environ["E2B_API_KEY"]})
+    assert status == 200, body
+    return json.loads(body)
 
 
 class Case:

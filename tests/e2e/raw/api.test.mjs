@@ -510,7 +510,7 @@ describe('api/errors', parallel, () => {
 
   test('api/errors: routes that are not there', limited(20), async () => {
     is(await api('GET', '/nothing/here'), 404)
-    for (const path of ['/volumes', '/secrets', '/snapshots']) {
+    for (const path of ['/volumes', '/secrets']) {
       const answer = await api('GET', path)
       assert.ok([404, 501].includes(answer.status), `${path}: ${answer.text}`)
       assert.equal(answer.json.code, answer.status)

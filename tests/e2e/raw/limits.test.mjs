@@ -1,40 +1,8 @@
 // Limits and back-pressure, on servers of their own with small numbers.
-import { spawn } from 'node:child_process'
-import fs from 'node:fs'
-import os from 'node:os'
-import path from 'node:path'
 import { describe, test } from 'node:test'
 import { assert, limited, request, sleep, until } from './support.mjs'
+import { withServer } from './own-server.mjs'
 import { RateLimitError, Sandbox } from '../js/sdk.mjs'
-
-// A server with `options`, and calls to it; it ends with the body.
-async function withServer(options, body) {
-  const home = fs.mkdtempSync(path.join(os.tmpdir(), 'atoll-limits-'))
-  fs.chmodSync(home, 0o755)
-  const child = spawn(process.env.ATOLL_E2E_ATOLL, ['up', '--home', home, '--listen', '127.0.0.1:0', '--metrics-listen', 'off', ...options],
-                      { stdio: ['ignore', 'pipe', 'pipe'] })
-  let out = ''
-  let log = ''
-  child.stdout.on('data', (data) => (out += data))
-  child.stderr.on('data', (data) => (log += data))
-  const ended = new Promise((resolve) => child.on('close', resolve))
-  try {
-    await until('the server', () => /E2B_API_KEY=\S+\n/.test(out) || child.exitCode !== null, 60_000)
-    const exported = (name) => new RegExp(`export ${name}=['"]?([^'"\\n]+)`).exec(out)?.[1]
-    assert.ok(exported('E2B_API_URL'), log)
-    const base = new URL(exported('E2B_API_URL'))
-    const call = (method, target, content, key = exported('E2B_API_KEY')) => request(method, target, {
-      base, headers: { 'X-API-KEY': key, ...(content && { 'Content-Type': 'application/json' }) }, body: content && JSON.stringify(content),
-    })
-    const create = () => call('POST', '/v2/sandboxes', { templateID: 'base', timeout: 60 })
-    await body({ base, call, create, url: exported('E2B_API_URL'), key: exported('E2B_API_KEY'), home })
-  } finally {
-    child.kill('SIGINT')
-    const code = await ended
-    fs.rmSync(home, { recursive: true, force: true })
-    assert.equal(code, 0, `the server ended with ${code}: ${log.slice(-2000)}`)
-  }
-}
 
 function over(answer, message) {
   assert.equal(answer.status, 429, answer.text)

@@ -1,37 +1,10 @@
 // The server dies by kill -9, and its warden: sandboxes go on, the next server finds them as they were.
-import fs from 'node:fs'
-import path from 'node:path'
+import { execFile } from 'node:child_process'
 import { describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import { Sandbox } from '../js/sdk.mjs'
-import { api, assert, limited, Raw, sleep, unique, until } from './support.mjs'
-import { home, pids, status } from './machine.mjs'
-
-const facts = () => JSON.parse(fs.readFileSync(path.join(home, 'state', 'server.json'), 'utf8'))
-const healthy = async () => {
-  try {
-    return (await api('GET', '/v2/sandboxes')).status === 200
-  } catch {
-    return false
-  }
-}
-const descends = (pid, ancestor) => {
-  for (let at = pid; at > 1; at = Number(status(at).PPid ?? 0)) if (at === ancestor) return true
-  return false
-}
-const warden = () => pids().find((pid) => status(pid).Name === 'atoll-warden' && descends(pid, facts().supervisor))
-
-// Kills `pid` (the server's or its warden's) and waits for the next server.
-async function crash(pid) {
-  const before = facts().pid
-  process.kill(pid, 'SIGKILL')
-  await until('the next server', async () => {
-    try {
-      return facts().pid !== before && (await healthy())
-    } catch {
-      return false
-    }
-  }, 30_000)
-}
+import { api, assert, domain, limited, Raw, sleep, unique, until } from './support.mjs'
+import { crash, facts, healthy, info, warden } from './memory.mjs'
 
 async function lives(what, victim) {
   const tag = unique('restart')
@@ -156,4 +129,30 @@ describe('restart', () => {
       await sandbox.kill()
     }
   })
+})
+
+describe('restart/memory', () => {
+  const script = (name) => fileURLToPath(new URL(name, import.meta.url))
+  const clients = { JavaScript: [process.execPath, script('seed.mjs')], Python: [process.env.E2E_PYTHON, script('seed.py')] }
+  const run = ([program, file], ...words) => new Promise((resolve, reject) => execFile(program, [file, ...words],
+    // By domain, as people use it.
+    { env: { ...process.env, E2B_API_URL: undefined, E2B_SANDBOX_URL: undefined, E2B_DOMAIN: domain }, timeout: 60_000 },
+    (error, stdout, stderr) => (error ? reject(new Error(`${file} ${words.join(' ')}: ${error.message}\n${stdout}\n${stderr}`)) : resolve(stdout.trim()))))
+
+  for (const [first, second] of [['JavaScript', 'Python'], ['Python', 'JavaScript']]) {
+    const skip = process.env.E2E_PYTHON ? undefined : 'the Python SDK cannot be had here'
+    test(`restart/memory: made with ${first}, found with ${second} after kill -9`, { ...limited(120), skip }, async () => {
+      const { id, pid } = JSON.parse(await run(clients[first], 'make'))
+      const sandbox = new Raw({ sandboxID: id })
+      try {
+        assert.equal((await info(sandbox)).memoryTier, 'dumped')
+        await crash(facts().pid)
+        const { state, memoryTier } = await info(sandbox)
+        assert.deepEqual([state, memoryTier], ['paused', 'dumped'])
+        assert.equal(await run(clients[second], 'find', id, String(pid)), 'found')
+      } finally {
+        await sandbox.kill()
+      }
+    })
+  }
 })
