@@ -1,4 +1,4 @@
-"""Many sandboxes: bursts, sustained creation, density; and pausing."""
+"""Many sandboxes: bursts, sustained creation, density."""
 
 import asyncio
 import statistics
@@ -25,37 +25,6 @@ async def timed(call):
     began = time.perf_counter()
     value = await call
     return value, (time.perf_counter() - began) * 1000
-
-
-# --- pause
-
-
-async def pause_rounds(server, rounds):
-    client = await connection(server).open()
-    sandbox = await client.create()
-    await client.run(sandbox, "nohup sleep 3600 >/dev/null 2>&1 & nohup python3 -c 'import time; x = bytearray(50 << 20); time.sleep(3600)' >/dev/null 2>&1 &")
-    target = f"/sandboxes/{sandbox['sandboxID']}"
-    pauses, resumes, answers = [], [], []
-    progress = Progress("pause", rounds)
-    for _ in range(rounds):
-        _, took = await timed(client.api("POST", target + "/pause", {"memory": True}, 204))
-        pauses.append(took)
-        _, took = await timed(client.api("POST", target + "/connect", {"timeout": 3600}, 201))
-        resumes.append(took)
-        _, took = await timed(client.run(sandbox))
-        answers.append(took)
-        progress.step()
-    await client.kill(sandbox)
-    client.close()
-    return {"pause": pauses, "resume": resumes, "first command after it": answers}
-
-
-def bench_pause(options, server, _):
-    samples = asyncio.run(pause_rounds(server, options.rounds))
-    print(f"pause and resume by the freezer, a sandbox with 50 MB of data\n  {'':<44}{'p50':>9}{'p99':>9}")
-    for name, values in samples.items():
-        line(name, values)
-    return {name: {"p50": statistics.median(values), "p99": percentile(values, 99), "samples": values} for name, values in samples.items()}
 
 
 # --- burst
