@@ -139,6 +139,11 @@ class Scanner {
       own_mounts_.insert(mount.id);
       own_devices_.insert(mount.device);
     }
+    for (const MountLine& mount : mounts) {
+      const auto& external = scan_.external_mounts;
+      if (std::find(external.begin(), external.end(), mount.path) == external.end()) continue;
+      shared_mounts_.push_back(mount);
+    }
     return {};
   }
 
@@ -265,8 +270,10 @@ class Scanner {
     for (const MapLine& map : maps) {
       if (has_no_path(map.name)) continue;
       const bool removed = map.name.ends_with(kRemoved);
-      if (own_devices_.contains(map.device) && !removed) continue;
-      if (!seen.emplace(map.device, map.inode).second) continue;
+      if (is_private(map.device) && !removed) continue;
+      // Files of shared mounts may be mapped through the sandbox's and through another's.
+      if (!own_devices_.contains(map.device) && !seen.emplace(map.device, map.inode).second)
+        continue;
       const std::string link = fmt::format("map_files/{:x}-{:x}", map.begin, map.end);
       ATOLL_TRY(check_file(process, link));
       if (removed) {
@@ -294,28 +301,57 @@ class Scanner {
     return {};
   }
 
+  // Mounted in the sandbox and nowhere else.
+  bool is_private(std::uint64_t device) const {
+    return own_devices_.contains(device) &&
+           std::none_of(shared_mounts_.begin(), shared_mounts_.end(),
+                        [&](const MountLine& mount) { return mount.device == device; });
+  }
+
   // A file that a process holds, by its link in /proc.
   Result<void> check_file(const sys::UniqueFd& dir, const std::string& link) {
     auto opened = open_through(dir, link);
     if (!opened && link == "exe" && is_gone(opened.error())) return {};
     if (!opened) return std::move(opened).error();
     ATOLL_TRY_ASSIGN(struct stat info, sys::stat_of(*opened));
-    // Files of the stage, too, that came through another mount of it: CRIU finds them by path.
-    if (own_devices_.contains(info.st_dev)) return {};
+    if (is_private(info.st_dev)) return {};
+    // Devices: CRIU finds them by path.
+    if (own_devices_.contains(info.st_dev) && !S_ISREG(info.st_mode)) return {};
     ATOLL_TRY_ASSIGN(std::uint32_t mount, mount_of(*opened));
     if (own_mounts_.contains(mount)) return {};
     if (files_.contains({mount, info.st_ino})) return {};
-    ATOLL_TRY_ASSIGN(ForeignFile file, describe(dir, link, info));
-    file.mount = mount;
+    ATOLL_TRY_ASSIGN(std::string path, read_link(dir, link));
+    const std::string shared = path_of_shared(path, info);
+    ForeignFile file{mount, info.st_ino, shared, true};
+    if (shared.empty()) {
+      ATOLL_TRY_ASSIGN(file, describe(std::move(path), info));
+      file.mount = mount;
+    }
     files_.emplace(std::pair(mount, std::uint64_t(info.st_ino)), std::move(file));
     return {};
   }
 
-  Result<ForeignFile> describe(const sys::UniqueFd& dir, const std::string& link,
-                               const struct stat& info) {
+  // Where a file is inside that came through somebody else's mount of what is mounted here as well:
+  // the zygote's library. Its name begins at the root of the namespace it was mounted in, or, once
+  // that is gone, at the mount itself. Empty: it is not inside.
+  std::string path_of_shared(const std::string& path, const struct stat& info) const {
+    if (!path.starts_with('/')) return {};
+    for (const MountLine& mount : shared_mounts_) {
+      if (mount.device != info.st_dev) continue;
+      for (const std::string& candidate : {path, mount.path + path}) {
+        auto own = sys::open_beneath(root_, candidate.substr(1), O_PATH | O_NOFOLLOW);
+        if (!own) continue;
+        auto found = sys::stat_of(*own);
+        if (found && found->st_dev == info.st_dev && found->st_ino == info.st_ino) return candidate;
+      }
+    }
+    return {};
+  }
+
+  Result<ForeignFile> describe(std::string path, const struct stat& info) {
     ForeignFile file;
     file.inode = info.st_ino;
-    ATOLL_TRY_ASSIGN(file.path, read_link(dir, link));
+    file.path = std::move(path);
     if (plan_.template_root == nullptr || !file.path.starts_with('/') || !S_ISREG(info.st_mode))
       return refuse(Obstacle::foreign_file, "uses a file from outside");
     const std::string below = file.path.substr(1);
@@ -338,6 +374,7 @@ class Scanner {
   std::unordered_set<pid_t> in_tree_;
   std::unordered_set<std::uint32_t> own_mounts_;
   std::unordered_set<std::uint64_t> own_devices_;
+  std::vector<MountLine> shared_mounts_;  // of files that others mount as well
   std::array<std::uint64_t, kNamespaces.size()> namespaces_{};
   std::uint64_t network_ = 0;
   sys::UniqueFd root_;

@@ -34,12 +34,12 @@ enum class Obstacle : std::uint8_t {
 std::string_view name_of(Obstacle obstacle);
 
 // A file that a process has mapped or open through a mount which is not the sandbox's: one of the
-// template that a kernel inherited from its zygote.
+// template, or of the runners, that a kernel inherited from its zygote.
 struct ForeignFile {
   std::uint32_t mount = 0;
   std::uint64_t inode = 0;
   std::string path;
-  bool same = false;  // the sandbox's own file of that path is still the template's
+  bool same = false;  // the sandbox's own file of that path is still that file
 };
 
 // A file that is open or mapped under a name that was removed, and has others.

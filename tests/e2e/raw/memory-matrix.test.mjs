@@ -5,7 +5,8 @@ import fs from 'node:fs'
 import { after, before, describe, test } from 'node:test'
 import { assert, limited, Raw, Sandbox, until } from './support.mjs'
 import { Interpreter } from './kernel.mjs'
-import { hold, note, pause, processesOf, resume } from './memory.mjs'
+import { commandLine, pids, status } from './machine.mjs'
+import { hold, note, pause, processesOf, resume, warden } from './memory.mjs'
 
 const parallel = { concurrency: 3 }
 const rounds = 2
@@ -117,6 +118,22 @@ child = subprocess.Popen(["sh", "-c", "read line; exit $line"], stdin=subprocess
     return async (round) => {
       assert.equal(await value(sandbox, 'ask("echo $mine $$") == f"kept {first}" == f"kept {shell.pid}", pool.map(abs, [-3, -4])'), '(True, [3, 4])')
       if (round === rounds) assert.equal(await value(sandbox, 'child.stdin.write(b"7\\n"); child.stdin.close(); child.wait(10)'), '7')
+    }
+  })
+})
+
+// Alone: other cases want their sandboxes warm.
+describe('memory-matrix/zygote', () => {
+  const zygotes = () => pids().filter((pid) => Number(status(pid).PPid) === warden() && commandLine(pid).some((word) => word.endsWith('/zygote.py')))
+  row('memory-matrix/zygote: a kernel whose zygote has ended', kernel, async (sandbox) => {
+    assert.equal(await value(sandbox, 'import math; kept = math.factorial(20); kept'), '2432902008176640000')
+    const old = zygotes()
+    assert.ok(old.length > 0, 'there is no zygote')
+    for (const pid of old) process.kill(pid, 'SIGKILL')
+    await until('the end of the zygotes', () => !zygotes().some((pid) => old.includes(pid)))
+    return async () => {
+      assert.equal(await value(sandbox, 'kept'), '2432902008176640000')
+      await until('other zygotes', () => zygotes().length >= old.length, 60_000)
     }
   })
 })
