@@ -64,6 +64,13 @@ runtime::SandboxSpec Engine::spec_of(const Sandbox& sandbox,
   return spec;
 }
 
+std::shared_ptr<Completion> Engine::warm(Sandbox& sandbox, const store::SandboxRecord& record) {
+  auto warming = pool_.warm(record.id, record.template_dir);
+  std::lock_guard lock(mutex_);
+  sandbox.warming = warming;
+  return warming;
+}
+
 net::Task<Result<void>> Engine::boot(SandboxPtr sandbox, store::SandboxRecord record,
                                      runtime::Disk disk) {
   runtime::SandboxSpec spec = spec_of(*sandbox, record);
@@ -75,7 +82,7 @@ net::Task<Result<void>> Engine::boot(SandboxPtr sandbox, store::SandboxRecord re
   set_address(*sandbox, created->address);
   // Only into a root in which nobody's code has run yet.
   std::shared_ptr<Completion> warming;
-  if (disk == runtime::Disk::fresh) warming = pool_.warm(record.id, record.template_dir);
+  if (disk == runtime::Disk::fresh) warming = warm(*sandbox, record);
   auto telling = init_agent(std::move(record), options_.create_deadline);
   auto told = co_await std::move(telling);
   if (warming && told.ok()) {
@@ -102,7 +109,7 @@ net::Task<Result<void>> Engine::hand_out(SandboxPtr sandbox, store::SandboxRecor
   }
   set_address(*sandbox, entry.address);
   std::shared_ptr<Completion> warming;
-  if (entry.tier == Tier::skeleton) warming = pool_.warm(record.id, record.template_dir);
+  if (entry.tier == Tier::skeleton) warming = warm(*sandbox, record);
   auto telling = init_agent(std::move(record), kHandOutLimit);
   ATOLL_CO_TRY(co_await std::move(telling));
   if (warming) {

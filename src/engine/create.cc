@@ -225,6 +225,8 @@ net::Task<void> Engine::run_create(SandboxPtr sandbox, Gate::Pass pass) {
     finish_create(sandbox, Result<void>());
     co_return;
   }
+  auto settling = let_nursery_arrive(sandbox);
+  co_await std::move(settling);
   auto undo = destroy(sandbox->record.id);
   auto undone = co_await std::move(undo);
   clear_address(*sandbox);

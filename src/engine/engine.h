@@ -262,6 +262,8 @@ class Engine {
   Result<void> record_created_locked(const Sandbox& sandbox);
   // ---- boot.cc: from a spec to an agent that knows who it is ----
   runtime::SandboxSpec spec_of(const Sandbox& sandbox, const store::SandboxRecord& record) const;
+  // A nursery is on its way from now on; nullptr: none will come.
+  std::shared_ptr<Completion> warm(Sandbox& sandbox, const store::SandboxRecord& record);
   net::Task<Result<void>> boot(SandboxPtr sandbox, store::SandboxRecord record, runtime::Disk disk);
   // From an entry of the pool to an agent that knows who it is.
   net::Task<Result<void>> hand_out(SandboxPtr sandbox, store::SandboxRecord record,
@@ -281,6 +283,7 @@ class Engine {
   // ---- kill.cc ----
   void begin_kill_locked(const SandboxPtr& sandbox, KillReason reason, const Caller& by);
   net::Task<void> run_kill(SandboxPtr sandbox, TransitionPtr kill, TransitionPtr before);
+  net::Task<void> let_nursery_arrive(SandboxPtr sandbox);
   net::Task<Result<void>> destroy(SandboxId id);
   // False: given up, because the server shuts down.
   net::Task<bool> destroy_until_gone(SandboxId id);

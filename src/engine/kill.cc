@@ -1,7 +1,7 @@
 // Kill: state killing (row updated), unrouted: the proxy answers 502 from here on -> a transition
-// that was under way ends -> the runtime destroys it, which ends what clients still read from it:
-// they get all that was said before, then a broken connection -> row killed, place freed. A destroy
-// that fails is told to the client and tried again until it works.
+// that was under way ends, a nursery on its way arrives -> the runtime destroys it, which ends what
+// clients still read from it: they get all that was said before, then a broken connection -> row
+// killed, place freed. A destroy that fails is told to the client and tried again until it works.
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
@@ -17,6 +17,7 @@ namespace asio = net::asio;
 constexpr std::chrono::milliseconds kFirstRetry{250};
 constexpr std::chrono::milliseconds kLongestRetry{30'000};
 constexpr std::chrono::milliseconds kDrain{2'000};
+constexpr std::chrono::milliseconds kNursery{500};  // some milliseconds are usual
 constexpr std::chrono::milliseconds kDrainStep{20};
 constexpr std::string_view kSlowKill =
     "the sandbox is stopped, its removal takes longer than expected";
@@ -107,6 +108,8 @@ net::Task<void> Engine::run_kill(SandboxPtr sandbox, TransitionPtr kill, Transit
     auto wait = before->done.wait(std::chrono::minutes(1));
     co_await std::move(wait);
   }
+  auto settling = let_nursery_arrive(sandbox);
+  co_await std::move(settling);
   auto first = destroy(id);
   auto destroyed = co_await std::move(first);
   if (route && (!destroyed.ok() || !tasks_.spawn("drain", drain(route)))) route->die();
@@ -132,6 +135,19 @@ net::Task<void> Engine::run_kill(SandboxPtr sandbox, TransitionPtr kill, Transit
   drop(sandbox);
   if (!sandbox->record.snapshot_id.empty()) collect_later();
   if (!kill->done.is_set()) finish(kill, std::nullopt);
+}
+
+// A zygote whose fork into a sandbox is cut off by the sandbox's end cannot be used any more, and
+// another takes seconds to start.
+net::Task<void> Engine::let_nursery_arrive(SandboxPtr sandbox) {
+  std::shared_ptr<Completion> warming;
+  {
+    std::lock_guard lock(mutex_);
+    warming = sandbox->warming;
+  }
+  if (!warming || warming->is_set()) co_return;
+  auto wait = warming->wait(kNursery);
+  co_await std::move(wait);
 }
 
 // Clients read what is left in the connections, which have ended at the other side; one that does

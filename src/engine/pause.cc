@@ -160,6 +160,8 @@ net::Task<Result<void>> Engine::stop_for_good(SandboxPtr sandbox) {
   const SandboxId id = sandbox->record.id;
   auto pulling = pull_logs(sandbox);  // what its agent knows goes with it
   co_await std::move(pulling);
+  auto settling = let_nursery_arrive(sandbox);
+  co_await std::move(settling);
   asio::steady_timer timer(co_await asio::this_coro::executor);
   for (int attempt = 1;; ++attempt) {
     auto killing = runtime_.kill(id);

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
+
 #include "engine/testing/fixture.h"
 
 namespace atl::engine {
@@ -188,6 +190,31 @@ TEST(Pool, SkeletonsAndBootsAreWarmedOnTheWay) {
   ASSERT_TRUE(g.run(g.engine->create(g.interpreter())).ok());
   EXPECT_EQ(count(g, "warm"), 2u);
   EXPECT_EQ(g.engine->statistics().pool.warm_failures, 1u);
+}
+
+// A zygote whose fork is cut off has to be replaced.
+TEST(Pool, AKillWaitsForANurseryOnItsWay) {
+  Interpreter f(pooled(0, 0));
+  f.runtime.durable = true;
+  f.start();
+  ASSERT_TRUE(f.eventually([&] { return f.engine->statistics().pool.zygotes == 1; }));
+  for (const bool arrives : {true, false}) {
+    auto made = f.run(f.engine->create(f.interpreter()));
+    ASSERT_TRUE(made.ok());
+    const SandboxId id = made->record.id;
+    ASSERT_TRUE(f.run(f.engine->pause(f.caller(), id, true)).ok());
+    const std::size_t before = count(f, "warm");
+    f.runtime.hold("warm");
+    ASSERT_TRUE(f.run(f.engine->connect(f.caller(), id, std::chrono::seconds(60))).ok());
+    ASSERT_TRUE(f.eventually([&] { return count(f, "warm") > before; }));
+    auto kill =
+        std::async(std::launch::async, [&] { return f.run(f.engine->kill(f.caller(), id)); });
+    EXPECT_EQ(kill.wait_for(milliseconds(50)), std::future_status::timeout);
+    if (arrives) f.runtime.release();
+    EXPECT_TRUE(kill.get().ok()) << "it does not wait for ever";
+    f.runtime.release();
+  }
+  EXPECT_TRUE(f.runtime.alive().empty());
 }
 
 TEST(Pool, AKernelThatDoesNotWarmLeavesASkeleton) {
