@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "cli/provider.h"
-#include "finish.h"
+#include "remote_verb.h"
 
 namespace {
 
@@ -20,14 +20,7 @@ void add_provider_verbs(CLI::App& app, std::string& home, int& exit_code) {
       app.add_subcommand("provider", "where else code can be run: settings, tests, runs");
   provider->require_subcommand(1);
   const auto add = [&](const char* name, const char* help, Verb verb) {
-    CLI::App* command = provider->add_subcommand(name, help);
-    command->add_option("--home", home, "the server's data directory");
-    command->add_flag("--json", options->json, "print JSON");
-    command->callback([options, verb, &home, &exit_code] {
-      options->home = home;
-      exit_code = finish(verb(*options));
-    });
-    return command;
+    return add_remote_verb(*provider, options, home, exit_code, name, help, verb);
   };
   const auto add_id = [&](CLI::App* command) {
     command->add_option("id", options->id, "id of a provider")->required();

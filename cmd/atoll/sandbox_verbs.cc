@@ -6,6 +6,7 @@
 #include "cli/exec.h"
 #include "cli/sandbox.h"
 #include "finish.h"
+#include "remote_verb.h"
 
 namespace {
 
@@ -24,16 +25,7 @@ void add_sandbox_verbs(CLI::App& app, std::string& home, int& exit_code,
   sandbox->require_subcommand(1);
 
   const auto add = [&](const char* name, const char* help, Verb verb) {
-    CLI::App* command = sandbox->add_subcommand(name, help);
-    command->add_option("--home", home,
-                        "the server's data directory (default: E2B_API_URL and "
-                        "E2B_API_KEY, $ATOLL_HOME or /var/lib/atoll)");
-    command->add_flag("--json", options->json, "print JSON");
-    command->callback([options, verb, &home, &exit_code] {
-      options->home = home;
-      exit_code = finish(verb(*options));
-    });
-    return command;
+    return add_remote_verb(*sandbox, options, home, exit_code, name, help, verb);
   };
   const auto add_ids = [&](CLI::App* command) {
     command->add_option("id", options->ids, "ids of sandboxes")->required();

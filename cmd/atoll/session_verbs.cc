@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "cli/session.h"
-#include "finish.h"
+#include "remote_verb.h"
 
 namespace {
 
@@ -22,16 +22,7 @@ void add_session_verbs(CLI::App& app, std::string& home, int& exit_code) {
   session->require_subcommand(1);
 
   const auto add = [&](const char* name, const char* help, Verb verb) {
-    CLI::App* command = session->add_subcommand(name, help);
-    command->add_option("--home", home,
-                        "the server's data directory (default: E2B_API_URL and "
-                        "E2B_API_KEY, $ATOLL_HOME or /var/lib/atoll)");
-    command->add_flag("--json", options->json, "print JSON");
-    command->callback([options, verb, &home, &exit_code] {
-      options->home = home;
-      exit_code = finish(verb(*options));
-    });
-    return command;
+    return add_remote_verb(*session, options, home, exit_code, name, help, verb);
   };
   const auto add_keys = [&](CLI::App* command) {
     command->add_option("key", options->keys, "keys of sessions")->required();
