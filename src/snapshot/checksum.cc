@@ -1,7 +1,9 @@
 #include "snapshot/checksum.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -13,6 +15,7 @@ namespace atl::snapshot {
 namespace {
 
 constexpr std::size_t kBlock = 256 << 10;
+constexpr std::size_t kWindow = 32 << 20;          // whole pages
 constexpr std::uint32_t kPolynomial = 0x82f63b78;  // reflected
 
 constexpr std::array<std::uint32_t, 256> make_table() {
@@ -76,6 +79,20 @@ Result<FileSum> sum_of(const sys::UniqueFd& file, FileSum begun) {
     ATOLL_TRY_ASSIGN(std::uint64_t more, extend(begun, file, kBlock));
     if (more == 0) return begun;
   }
+}
+
+Result<FileSum> sum_of_mapped(const sys::UniqueFd& file, std::uint64_t size) {
+  FileSum sum;
+  while (sum.size < size) {
+    const auto part = std::size_t(std::min<std::uint64_t>(size - sum.size, kWindow));
+    void* at =
+        ::mmap(nullptr, part, PROT_READ, MAP_SHARED | MAP_POPULATE, file.get(), off_t(sum.size));
+    if (at == MAP_FAILED) return errno_error("mmap");
+    sum.crc = crc32c({static_cast<const char*>(at), part}, sum.crc);
+    ::munmap(at, part);
+    sum.size += part;
+  }
+  return sum;
 }
 
 }  // namespace atl::snapshot

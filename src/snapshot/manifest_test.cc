@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "snapshot/criu.h"
 
@@ -27,6 +29,26 @@ TEST(Checksum, Castagnoli) {
   EXPECT_EQ(crc32c(""), 0u);
   EXPECT_EQ(crc32c("6789", crc32c("12345")), 0xe3069283u);
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aau);
+}
+
+TEST(Checksum, MappedOrReadIsTheSame) {
+  sys::UniqueFd file(::memfd_create("sum", MFD_CLOEXEC));
+  ASSERT_TRUE(file);
+  std::string text;
+  for (int i = 0; i < 100'003; ++i) text += char(i * 7 + i / 251);
+  for (const std::size_t size : {0u, 1u, 4095u, 4096u, 100'003u}) {
+    ASSERT_EQ(::ftruncate(file.get(), 0), 0);
+    ASSERT_EQ(::pwrite(file.get(), text.data(), size, 0), ssize_t(size));
+    auto read = sum_of(file);
+    auto mapped = sum_of_mapped(file, size);
+    ASSERT_TRUE(read && mapped);
+    EXPECT_EQ(*mapped, *read);
+    EXPECT_EQ(mapped->size, size);
+  }
+  // Beyond one window, most of it a hole.
+  constexpr std::uint64_t kLarge = (64u << 20) + 5;
+  ASSERT_EQ(::ftruncate(file.get(), off_t(kLarge)), 0);
+  EXPECT_EQ(*sum_of_mapped(file, kLarge), *sum_of(file));
 }
 
 TEST(Manifest, ComesBack) {

@@ -134,7 +134,8 @@ class Restore {
     ATOLL_TRY_ASSIGN(sys::Cloned cloned, sys::clone_process(0, nullptr));
     if (cloned.pid == 0) {
       const bool good = std::all_of(large_.begin(), large_.end(), [](const auto& entry) {
-        return bool(check_sum(entry.first, entry.second));
+        auto sum = sum_of_mapped(entry.first, entry.second.size);
+        return sum && *sum == entry.second;
       });
       sys::exit_now(good ? 0 : 1);
     }
