@@ -137,7 +137,8 @@ done`)
 
   withSandbox('memory/fork: of a sandbox that cannot be dumped', async (sandbox) => {
     const told = await hold(sandbox)
-    await told('import ctypes, os, subprocess\nlibc = ctypes.CDLL(None)\nchild = subprocess.Popen(["sleep", "1000"])\nassert libc.ptrace(16, child.pid, 0, 0) == 0; os.waitpid(child.pid, 0)')
+    // One that is traced from before the end of its exec stops a second time, when it is let go.
+    await told('import ctypes, os, subprocess\nlibc = ctypes.CDLL(None)\nchild = subprocess.Popen(["sh", "-c", "echo; read line"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)\nassert child.stdout.readline() == b"\\n"\nassert libc.ptrace(16, child.pid, 0, 0) == 0; os.waitpid(child.pid, 0)')
     const copied = await sandbox.api('POST', '/fork', { count: 2 })
     // One error for all, or one for each.
     if (copied.status === 201) for (const entry of copied.json) assert.match(entry.error.message, /trac/i)
