@@ -3,7 +3,7 @@ compatibility matrix is made from."""
 
 import json
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROWS = Path(__file__).resolve().parents[1] / "rows.tsv"
@@ -51,6 +51,7 @@ class Result:
     ms: int
     reason: str = ""
     error: str = ""
+    twice: bool = False  # failed, and passed when it was run again; `error` is of the first time
 
 
 def area_of(row_id):
@@ -82,6 +83,15 @@ def read_suite(path, client, mode, old=False):
         results.append(Result(entry["id"], name + OLD if old and name else name, mode, entry["outcome"],
                               entry.get("ms", 0), entry.get("reason") or notes.get(entry["id"], ""), entry.get("error") or ""))
     return results
+
+
+def with_second_try(first, second):
+    """The first results, in which a failed case has passed if all that the second run has of it passed."""
+    again = defaultdict(list)
+    for result in second:
+        again[result.id, result.client].append(result.outcome)
+    return [replace(result, outcome="passed", twice=True)
+            if result.outcome == "failed" and set(again[result.id, result.client]) == {"passed"} else result for result in first]
 
 
 def uncovered(results, ran, areas):
