@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <boost/asio/as_tuple.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/this_coro.hpp>
+
+#include "net/wake.h"
 
 namespace atl::engine {
 
@@ -16,9 +17,7 @@ void Completion::set() {
     set_ = true;
     waiters.swap(waiters_);
   }
-  for (auto& timer : waiters) {
-    asio::post(timer->get_executor(), [timer] { timer->cancel(); });
-  }
+  for (auto& timer : waiters) net::wake(std::move(timer));
 }
 
 bool Completion::is_set() const {

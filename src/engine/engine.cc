@@ -1,12 +1,12 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <boost/asio/post.hpp>
 #include <boost/asio/this_coro.hpp>
 
 #include "base/log.h"
 #include "engine/sandbox.h"
 #include "engine/side_task.h"
+#include "net/wake.h"
 
 namespace atl::engine {
 namespace {
@@ -131,7 +131,7 @@ net::Task<void> Engine::shutdown(std::chrono::milliseconds limit, AtShutdown oth
     timers_->stop = true;
     for (const auto& timer :
          {timers_->expiry, timers_->housekeeping, timers_->sampler, timers_->tiers}) {
-      if (timer) asio::post(timer->get_executor(), [timer] { timer->cancel(); });
+      if (timer) net::wake(timer);
     }
   }
   loops_.close();

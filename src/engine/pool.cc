@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <boost/asio/as_tuple.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/this_coro.hpp>
 
 #include "base/log.h"
 #include "egress/policy.h"
+#include "net/wake.h"
 
 namespace atl::engine {
 namespace {
@@ -330,7 +330,7 @@ void Pool::destroy_locked(std::vector<Entry>& shelf, std::size_t count) {
 }
 
 void Pool::wake_locked() {
-  if (timer_) asio::post(timer_->get_executor(), [timer = timer_] { timer->cancel(); });
+  if (timer_) net::wake(timer_);
 }
 
 void Pool::Window::add(double seconds) {

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "engine/sandbox.h"
 #include "engine/side_task.h"
+#include "net/wake.h"
 
 namespace atl::engine {
 namespace {
@@ -66,7 +67,7 @@ net::Task<void> Engine::make_durable() {
 }
 
 void Engine::wake_tiers_locked() {
-  if (auto timer = timers_->tiers) asio::post(timer->get_executor(), [timer] { timer->cancel(); });
+  if (timers_->tiers) net::wake(timers_->tiers);
 }
 
 bool Engine::is_frozen_locked(const Sandbox& sandbox) const {

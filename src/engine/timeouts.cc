@@ -1,11 +1,11 @@
 // When sandboxes end: by whom that is moved, and the timer that acts on it.
 #include <algorithm>
 #include <boost/asio/as_tuple.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/this_coro.hpp>
 
 #include "base/log.h"
 #include "engine/sandbox.h"
+#include "net/wake.h"
 
 namespace atl::engine {
 namespace {
@@ -82,7 +82,7 @@ void Engine::clock_changed() {
 }
 
 void Engine::wake_expiry_locked() {
-  if (auto timer = timers_->expiry) asio::post(timer->get_executor(), [timer] { timer->cancel(); });
+  if (timers_->expiry) net::wake(timers_->expiry);
 }
 
 void Engine::expire_locked(const SandboxPtr& sandbox) {

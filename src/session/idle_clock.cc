@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <boost/asio/as_tuple.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
+
+#include "net/wake.h"
 
 namespace atl::session {
 namespace {
@@ -48,10 +49,8 @@ void IdleClock::stop() {
   wake_locked();
 }
 
-// A timer is touched on its own strand only.
 void IdleClock::wake_locked() {
-  if (auto timer = timer_)
-    asio::post(timer->timer.get_executor(), [timer] { timer->timer.cancel(); });
+  if (timer_) net::wake({timer_, &timer_->timer});
 }
 
 net::Task<void> IdleClock::run() {

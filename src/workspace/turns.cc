@@ -1,12 +1,13 @@
 #include "workspace/turns.h"
 
 #include <boost/asio/as_tuple.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <deque>
 #include <mutex>
 #include <unordered_map>
+
+#include "net/wake.h"
 
 namespace atl::workspace {
 
@@ -41,7 +42,8 @@ struct TurnLines {
       line->second.pop_front();
       next->called = true;
     }
-    asio::post(next->timer.get_executor(), [next] { next->timer.cancel(); });
+    asio::steady_timer* const timer = &next->timer;
+    net::wake({std::move(next), timer});
   }
 };
 

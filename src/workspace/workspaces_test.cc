@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
@@ -301,12 +300,10 @@ TEST_F(WorkspacesTest, WritersAtTheSameTime) {
   quota = {.max_bytes = 1 << 20, .max_files = 100, .keep_versions = 5};
   reopen();
   std::atomic<int> failures = 0;
-  // They outlive the store's threads, which may still be on their way out of a post to them.
-  std::array<blobs::testing::Runner, 4> runners;
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
-      blobs::testing::Runner& own = runners[std::size_t(t)];
+      blobs::testing::Runner own;
       for (int i = 0; i < 5; ++i) {
         const std::string text = std::to_string(t) + "-" + std::to_string(i);
         if (!own.run(workspaces->write("t", "w", "/same", blobs::text_source(text), {})).ok())

@@ -3,12 +3,11 @@
 
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
-#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <type_traits>
 
-#include "net/task.h"
+#include "net/wake.h"
 
 namespace atl::blobs {
 
@@ -19,12 +18,12 @@ net::Task<std::invoke_result_t<Work&>> offload(net::asio::thread_pool& pool, Wor
   namespace asio = net::asio;
   using Value = std::invoke_result_t<Work&>;
   const auto start = [&pool](auto handler, Work todo) {
-    auto executor = asio::get_associated_executor(handler);
-    auto guard = asio::make_work_guard(executor);
-    asio::post(pool, [handler = std::move(handler), todo = std::move(todo), executor,
-                      guard = std::move(guard)]() mutable {
+    auto executor = net::holding(asio::get_associated_executor(handler));
+    asio::post(pool, [handler = std::move(handler), todo = std::move(todo),
+                      executor = std::move(executor)]() mutable {
       Value value = todo();
-      asio::post(executor, [handler = std::move(handler), value = std::move(value)]() mutable {
+      const auto last = std::move(executor);
+      asio::post(last, [handler = std::move(handler), value = std::move(value)]() mutable {
         std::move(handler)(std::move(value));
       });
     });

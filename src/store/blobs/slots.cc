@@ -1,11 +1,12 @@
 #include "store/blobs/slots.h"
 
 #include <boost/asio/as_tuple.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <deque>
 #include <mutex>
+
+#include "net/wake.h"
 
 namespace atl::blobs {
 
@@ -40,7 +41,8 @@ struct SlotLine {
       waiting.pop_front();
       next->called = true;
     }
-    asio::post(next->timer.get_executor(), [next] { next->timer.cancel(); });
+    asio::steady_timer* const timer = &next->timer;
+    net::wake({std::move(next), timer});
   }
 };
 
