@@ -38,10 +38,13 @@ Threads::Threads(int count) : work_(net::asio::make_work_guard(io)) {
   }
 }
 
-Threads::~Threads() {
+Threads::~Threads() { stop(); }
+
+void Threads::stop() {
   work_.reset();
   io.stop();
   for (auto& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 Fixture::Fixture(EngineOptions options, bool start) : runtime(threads.io) {
@@ -59,6 +62,7 @@ Fixture::Fixture(EngineOptions options, bool start) : runtime(threads.io) {
 
 Fixture::~Fixture() {
   run(engine->shutdown(std::chrono::milliseconds(5'000), AtShutdown::kill_sandboxes));
+  threads.stop();  // engines that died may still be waiting for a timer
 }
 
 void Fixture::restart() {

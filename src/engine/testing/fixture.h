@@ -48,11 +48,12 @@ class Home {
   int changes_ = 0;
 };
 
-// Runs an io_context with a few threads until it is destroyed.
+// Runs an io_context with a few threads until it is stopped or destroyed.
 class Threads {
  public:
   explicit Threads(int count = 2);
   ~Threads();
+  void stop();
   net::asio::io_context io;
 
  private:
