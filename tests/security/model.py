@@ -65,6 +65,7 @@ class Row:
     protection: str
     run: Callable  # (world) -> Result
     control: Optional[Callable] = None  # (world) -> Result, for --controls
+    attempt: Optional[Callable] = None  # (world) -> [(user, Verdict)]: the attack without its control
     area: str = ""
 
 
@@ -99,18 +100,21 @@ def payload_row(name, attack, protection, payload, args=(), control=None, contro
         chosen = control_args if control_args is not None else args
         return judge_control(world.on_host(payload, value(chosen, world), **(control or {})))
 
+    def attempt(world):
+        verdicts = [(user, world.inside(payload, value(args, world), user)) for user in users]
+        if also:
+            also(world)
+        return verdicts
+
     def run(world):
         said = []
-        for user in users:
-            verdict = world.inside(payload, value(args, world), user)
+        for user, verdict in attempt(world):
             if verdict.word != "BLOCKED":
                 outcome = run_control_quietly(world)
                 if outcome == "skipped" and verdict.word == "INCONCLUSIVE":
                     raise Skip(f"cannot be decided here: {verdict.text}")
                 raise Fail(f"as {user}: {verdict}")
             said.append(f"{user}: {verdict.text}")
-        if also:
-            also(world)
         try:
             outcome = run_control(world)
         except Skip as reason:
@@ -125,7 +129,7 @@ def payload_row(name, attack, protection, payload, args=(), control=None, contro
         except Fail:
             return "failed"
 
-    return Row(name, attack, protection, run, lambda world: held(run_control(world)))
+    return Row(name, attack, protection, run, lambda world: held(run_control(world)), attempt)
 
 
 def check_row(name, attack, protection, run, control=None):

@@ -229,6 +229,16 @@ class World:
         sandbox.has_payloads = False
         return sandbox
 
+    @contextlib.contextmanager
+    def attacked_from(self, sandbox, neighbour=None):
+        """Other sandboxes in the places of the attacker and of its neighbour."""
+        before = self.main, self.neighbour
+        self.main, self.neighbour = sandbox, neighbour or self.neighbour
+        try:
+            yield
+        finally:
+            self.main, self.neighbour = before
+
     def drop_sandbox(self, sandbox):
         self.extra.remove(sandbox)
         sandbox.kill()

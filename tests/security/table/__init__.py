@@ -1,9 +1,9 @@
 """The table of attacks, area by area. A new area is a module with AREA and ROWS, named here."""
 
-from table import (agents, api, descriptors, devices, files, http2, identity, kernel, kernels, limits, mounts, neighbours, network, processes,
+from table import (agents, api, descriptors, devices, files, http2, identity, kernel, kernels, limits, memory, mounts, neighbours, network, processes,
                    syscalls, templates)
 
-AREAS = [files, descriptors, processes, devices, kernel, mounts, syscalls, neighbours, network, identity, templates, limits, api, http2, agents, kernels]
+AREAS = [files, descriptors, processes, devices, kernel, mounts, syscalls, neighbours, network, identity, templates, limits, api, http2, agents, kernels, memory]
 
 
 def rows():

@@ -69,7 +69,8 @@ class Watch(threading.Thread):
         return f"neighbour answered {len(self.waits)} times, slowest {max(self.waits) * 1000:.0f} ms"
 
 
-def bomb(name, attack, protection, payload, args, control_args=None, need_mib=0, recovers=True, timeout=120, users=("user", "root")):
+def bomb(name, attack, protection, payload, args, control_args=None, need_mib=0, recovers=True, timeout=120, users=("user", "root"),
+         make=lambda world: world.new_sandbox()):
     """A payload in a sandbox of its own, its neighbour watched; the control passes the same cap outside."""
     def control(world):
         if need_mib:
@@ -82,7 +83,7 @@ def bomb(name, attack, protection, payload, args, control_args=None, need_mib=0,
     def run(world):
         said = []
         for user in users:
-            sandbox = world.new_sandbox()
+            sandbox = make(world)
             try:
                 world.give_payloads(sandbox, payload)
                 watch = Watch(world)

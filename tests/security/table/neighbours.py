@@ -99,17 +99,19 @@ def partner_row(name, attack, protection, payload, partner, control_partner=None
         with (control_partner or partner)(world) as args:
             return judge_control(world.on_host(payload, args))
 
+    def attempt(world):
+        with partner(world) as args:
+            return [(user, world.inside(payload, args, user)) for user in ("user", "root")]
+
     def run(world):
         said = []
-        with partner(world) as args:
-            for user in ("user", "root"):
-                verdict = world.inside(payload, args, user)
-                if verdict.word != "BLOCKED":
-                    raise Fail(f"as {user}: {verdict}")
-                said.append(f"{user}: {verdict.text}")
+        for user, verdict in attempt(world):
+            if verdict.word != "BLOCKED":
+                raise Fail(f"as {user}: {verdict}")
+            said.append(f"{user}: {verdict.text}")
         return held(control(world), "; ".join(said))
 
-    return Row(name, attack, protection, run, lambda world: held(control(world)))
+    return Row(name, attack, protection, run, lambda world: held(control(world)), attempt)
 
 
 def host_addresses():
