@@ -3,6 +3,7 @@
 // the agent lets go of what leads outside -> frozen -> the work -> thawed, routed again. Work that
 // is refused because somebody outside was late to let go is tried once more. After a restart of the
 // server a sandbox that was found frozen in this state is thawed.
+#include <algorithm>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
@@ -16,8 +17,9 @@ namespace {
 
 namespace asio = net::asio;
 
-constexpr std::chrono::milliseconds kLeave{5'000};  // for the proxy to end its connections
-constexpr std::chrono::milliseconds kLeaveStep{2};
+constexpr std::chrono::milliseconds kLeave{5'000};    // for the proxy to end its connections
+constexpr std::chrono::microseconds kLeaveStep{200};  // most have left by then; doubled each time
+constexpr std::chrono::microseconds kLongestLeaveStep{4'000};
 constexpr std::chrono::milliseconds kSuspend{10'000};
 constexpr std::chrono::milliseconds kAnnounce{1'000};
 constexpr int kThawTries = 4;
@@ -137,8 +139,10 @@ net::Task<void> Engine::wait_for_leaving(SandboxPtr sandbox, std::shared_ptr<Rou
            (sandbox->warming && !sandbox->warming->is_set()) ||
            (sandbox->network_change && !sandbox->network_change->done.is_set());
   };
+  auto step = kLeaveStep;
   while (busy() && std::chrono::steady_clock::now() < until) {
-    timer.expires_after(kLeaveStep);
+    timer.expires_after(step);
+    step = std::min(step * 2, kLongestLeaveStep);
     co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
   }
 }

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "runtime/jail/launch.h"
+#include "snapshot/manifest.h"
 #include "sys/files.h"
 #include "sys/process.h"
 
@@ -19,6 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr const char* kLockName = "memory.lock";
 constexpr std::chrono::milliseconds kPause{5};
+constexpr std::uint64_t kRemovedAtOnce = 4 << 20;
 
 // The process that a lock names, if it is a worker of ours that still runs.
 void cancel_holder(const sys::UniqueFd& lock) {
@@ -76,6 +78,25 @@ Result<void> use_memory(const sys::UniqueFd& directory) {
   auto flushed = sys::flush_to_disk(directory);
   if (!flushed) (void)sys::rename_within(directory, kUsedMemoryName, kMemoryName);
   return flushed;
+}
+
+Result<bool> remove_some_used_memory(const sys::UniqueFd& directory) {
+  auto images =
+      sys::open_beneath(directory, std::string(kUsedMemoryName) + "/" + snapshot::kImagesName,
+                        O_RDONLY | O_DIRECTORY);
+  if (images) {
+    ATOLL_TRY_ASSIGN(const std::vector<std::string> names, sys::list_dir(*images));
+    for (const std::string& name : names) {
+      ATOLL_TRY_ASSIGN(const sys::UniqueFd file,
+                       sys::open_beneath(*images, name, O_WRONLY | O_NOFOLLOW));
+      ATOLL_TRY_ASSIGN(const struct stat info, sys::stat_of(file));
+      if (std::uint64_t(info.st_size) <= kRemovedAtOnce) continue;
+      ATOLL_TRY(sys::set_size(file, std::uint64_t(info.st_size) - kRemovedAtOnce));
+      return true;
+    }
+  }
+  ATOLL_TRY(sys::remove_tree(directory, kUsedMemoryName));
+  return false;
 }
 
 Result<void> remove_stale_memory(const sys::UniqueFd& directory) {

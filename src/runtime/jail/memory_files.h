@@ -35,6 +35,9 @@ Result<sys::UniqueFd> make_new_memory(const sys::UniqueFd& directory);
 Result<void> publish_memory(const sys::UniqueFd& directory);
 // memory becomes memory.used, for good.
 Result<void> use_memory(const sys::UniqueFd& directory);
+// A step of the removal of memory.used; false: nothing is left. Each takes a millisecond or two:
+// the kernel gives a large file back in one go, and whoever waits for that processor waits with it.
+Result<bool> remove_some_used_memory(const sys::UniqueFd& directory);
 // What is left of unfinished dumps and of images that were used.
 Result<void> remove_stale_memory(const sys::UniqueFd& directory);
 

@@ -122,8 +122,7 @@ bool Warden::tidy() {
     return true;
   }
   if (!stale_memory_.empty()) {
-    remove_used_memory(stale_memory_.front());
-    stale_memory_.pop_front();
+    if (!remove_some_used_memory(stale_memory_.front())) stale_memory_.pop_front();
     return true;
   }
   return host_.disks.refill(disk_mount());

@@ -255,7 +255,7 @@ class Warden {
   // Of a dumped sandbox: from now on it is dead.
   Result<void> drop_memory(const std::string& id, Sandbox& sandbox);
   Result<void> look_for_memory(const std::string& id, Sandbox& sandbox);
-  void remove_used_memory(const std::string& id);
+  bool remove_some_used_memory(const std::string& id);
   void reap_strays();
 
   Result<void> on_launch(const std::string& id);

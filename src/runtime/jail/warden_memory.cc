@@ -366,13 +366,14 @@ Result<void> Warden::look_for_memory(const std::string& id, Sandbox& sandbox) {
   return {};
 }
 
-void Warden::remove_used_memory(const std::string& id) {
+// False: nothing more is to be done.
+bool Warden::remove_some_used_memory(const std::string& id) {
   auto directory = sys::open_beneath(host_.sandboxes, id, O_RDONLY | O_DIRECTORY);
-  if (!directory) return;  // it was destroyed meanwhile
-  auto removed = sys::remove_tree(*directory, kUsedMemoryName);
-  if (!removed)
-    log::error("an image that was used stays",
-               {{"sandbox", id}, {"error", removed.error().message}});
+  if (!directory) return false;  // it was destroyed meanwhile
+  auto more = jail::remove_some_used_memory(*directory);
+  if (more) return *more;
+  log::error("an image that was used stays", {{"sandbox", id}, {"error", more.error().message}});
+  return false;
 }
 
 // Processes that workers have left behind, which are this one's children now. What belongs to a
