@@ -23,6 +23,7 @@ PAUSE_GOALS = {("in files", 0): (150, 120), ("in files", 100): (300, 220), ("fro
 FORK_GOALS = {10: 100}
 ENOUGH_FOR_P99 = 50
 WARM_UP = 2
+SETTLE = 2  # seconds: what killed copies leave to do does not count for the next ones
 
 # A process that says how long it stood still at most since it was asked the last time.
 TICKER = """
@@ -225,6 +226,7 @@ def bench_fork(options, _, node):
             progress = Progress(f"fork, {copies}", rounds)
             for _ in range(rounds):
                 done = subject.client.call("fork", count=copies)
+                time.sleep(SETTLE)
                 progress.step()
                 if done["failed"]:
                     failed += done["failed"]
