@@ -60,6 +60,13 @@ class Interrupts:
         self.armed = False
         self.waiting = False
 
+    def hold(self):
+        """Begins a held section, if this is the main thread; True: `release` ends it."""
+        if get_ident() != self.main:
+            return False
+        self.held += 1
+        return True
+
     def release(self):
         """End of a held section of the main thread."""
         self.held -= 1

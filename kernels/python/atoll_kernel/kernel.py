@@ -73,6 +73,7 @@ class Kernel:
         self.reports = Reports(self.output)
         self.shell.sink = self.reports
         self.shell.loop = self.loop
+        self.shell.interrupts = self.interrupts
         self.shell.loop_runner = self.loop.run
         self.streams = (
             Stream(self.output, self.output.stdout, "<stdout>"),

@@ -17,7 +17,7 @@ import os
 import select
 import signal
 import time
-from _thread import RLock, get_ident, start_new_thread
+from _thread import RLock, start_new_thread
 from datetime import datetime, timezone
 
 from . import jsontext
@@ -104,7 +104,7 @@ class Output:
 
     def line(self, line):
         """A line that is not a chunk: output so far goes first."""
-        held = self._hold()
+        held = self._interrupts.hold()
         try:
             with self._lock:
                 if self.live:
@@ -122,7 +122,7 @@ class Output:
     # --- for streams
 
     def write(self, channel, text):
-        held = self._hold()
+        held = self._interrupts.hold()
         try:
             with self._lock:
                 if not self.live:
@@ -141,7 +141,7 @@ class Output:
                 self._interrupts.release()
 
     def flush(self, channel):
-        held = self._hold()
+        held = self._interrupts.hold()
         try:
             with self._lock:
                 if self.live:
@@ -152,12 +152,6 @@ class Output:
                 self._interrupts.release()
 
     # --- inside
-
-    def _hold(self):
-        if get_ident() == self._interrupts.main:
-            self._interrupts.held += 1
-            return True
-        return False
 
     def _add(self, channel, text):
         if not self.live:

@@ -8,6 +8,7 @@ from IPython.core import interactiveshell as _base
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.error import StdinNotImplementedError
+from IPython.core.history import HistoryManager
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.profiledir import ProfileDir
 from traitlets import Any, Type, Unicode, observe
@@ -69,6 +70,19 @@ class Publisher(DisplayPublisher):
         pass
 
 
+class History(HistoryManager):
+    """In memory. An interrupt that came while one of its locks is being taken would leave that held for ever: it comes afterwards."""
+
+    def store_inputs(self, *arguments, **options):
+        interrupts = self.shell.interrupts
+        held = interrupts is not None and interrupts.hold()
+        try:
+            super().store_inputs(*arguments, **options)
+        finally:
+            if held:
+                interrupts.release()
+
+
 class Shell(InteractiveShell):
     displayhook_class = Type(Hook)
     display_pub_class = Type(Publisher)
@@ -76,6 +90,7 @@ class Shell(InteractiveShell):
     kernel = None  # libraries take a shell that has this for a notebook, not for a terminal
     wants_exit = False
     loop = None  # of the kernel (loop.Loop)
+    interrupts = None  # likewise (interrupt.Interrupts)
 
     @observe("ipython_dir")
     def _ipython_dir_changed(self, change):
@@ -87,6 +102,10 @@ class Shell(InteractiveShell):
     def init_hooks(self):
         super().init_hooks()
         self.set_hook("show_in_pager", lambda *page, **options: None, 99)
+
+    def init_history(self):
+        self.history_manager = History(shell=self, parent=self)
+        self.configurables.append(self.history_manager)
 
     def init_user_ns(self):
         """Cells find `os` without an import."""

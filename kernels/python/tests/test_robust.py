@@ -156,6 +156,17 @@ class Interrupts(RunnerTest):
         self.runner.interrupt()
         self.assertEqual(self.runner.finish(run).error["name"], "KeyboardInterrupt")
 
+    def test_while_history_takes_a_lock(self):
+        """The interrupt comes when the lock is taken and nobody is there yet who would give it back."""
+        runner = Runner()
+        try:
+            runner.run("import signal, threading\nclass Taken:\n    lock = threading.Lock()\n    def __enter__(self):\n        self.lock.acquire()\n        os.kill(os.getpid(), signal.SIGINT)\n"
+                       "    def __exit__(self, *error): self.lock.release()\nget_ipython().history_manager.db_input_cache_lock = Taken()")
+            for _ in range(2):
+                self.assertEqual(runner.run("1").error["name"], "KeyboardInterrupt")
+        finally:
+            runner.close()
+
     def test_idle(self):
         for _ in range(20):
             self.runner.interrupt()
