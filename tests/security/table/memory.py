@@ -4,6 +4,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 
 from client import Sandbox
 from model import check_row, Fail, Skip
@@ -24,13 +25,17 @@ def with_processes(world):
         code, _, err = sandbox.run(["/bin/sh", "-c", f"setsid sleep {SLEEPER} > /dev/null 2>&1 < /dev/null &"], user=user)
         if code != 0:
             raise Fail(f"cannot start a process inside: {err!r}")
+    must_have_processes(sandbox, 50)
     return sandbox
 
 
-def came_back(sandbox):
-    _, out, _ = sandbox.run(["/usr/bin/pgrep", "-c", "-f", f"^sleep {SLEEPER}"], user="root")
-    if out.strip() != b"2":
-        raise Fail(f"of two processes {out!r} are there: this is not a restored sandbox")
+def must_have_processes(sandbox, looks=1):
+    for left in reversed(range(looks)):
+        _, out, _ = sandbox.run(["/usr/bin/pgrep", "-c", "-f", f"^sleep {SLEEPER}"], user="root")
+        if out.strip() == b"2":
+            return
+        time.sleep(0.1 if left else 0)
+    raise Fail(f"of two processes {out!r} are there")
 
 
 def pause(world, sandbox):
@@ -46,7 +51,7 @@ def restored(world):
     sandbox = with_processes(world)
     pause(world, sandbox)
     world.api.call("POST", f"/sandboxes/{sandbox.id}/connect", {"timeout": 3600})
-    came_back(sandbox)
+    must_have_processes(sandbox)
     return sandbox
 
 
@@ -59,7 +64,7 @@ def forked(world):
     copy = Sandbox(world.api, made["sandbox"]["sandboxID"], made["sandbox"].get("envdAccessToken"))
     copy.has_payloads = False
     world.extra.append(copy)
-    came_back(copy)
+    must_have_processes(copy)
     return source, copy
 
 
@@ -153,7 +158,7 @@ def images_on_disk(world):
         if done.returncode != expected:
             raise Fail(f"images opened by uid {who[0]}: exit {done.returncode}, {done.stderr[-200:]}")
     world.api.call("POST", f"/sandboxes/{sandbox.id}/connect", {"timeout": 3600})
-    came_back(sandbox)
+    must_have_processes(sandbox)
     world.drop_sandbox(sandbox)
     return "root opens them"
 
